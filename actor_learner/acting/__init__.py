@@ -1,0 +1,1 @@
+"""Actors: they step environments with a policy and hand every step to observers."""

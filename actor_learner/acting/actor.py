@@ -1,0 +1,301 @@
+"""The actor: runs a policy in an environment and hands every step to observers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Callable
+
+import numpy as np
+import tensorflow as tf
+import tree
+from absl import logging
+from tf_agents.trajectories import time_step as ts
+from tf_agents.trajectories import trajectory as trajectory_lib
+
+from actor_learner import configurable
+from actor_learner.acting import metrics as metrics_lib
+from actor_learner.environments import lanes as lanes_lib
+from actor_learner.inference import python as python_inference
+from actor_learner.inference import streams
+
+Observer = Callable[[trajectory_lib.Trajectory], Any]
+
+LAST = int(ts.StepType.LAST)
+
+
+@configurable.register
+class Actor:
+    """Collects experience, or evaluates, in `run()`s of a given number of steps or episodes.
+
+    ```python
+    actor = Actor(env, agent.collect_policy, train_step, steps_per_run=64, observers=[observer])
+    while training:
+        actor.run()                # steps all lanes together until 64 steps are taken
+        learner.run(iterations=32)
+    ```
+
+    Each batched step is one environment call, one compiled policy call and one call per observer.
+    Observers see what TF-Agents' would: every step, boundary steps included, in the layout of the
+    environment (`[lanes, ...]` leaves if it is batched, no lane dimension if it is not). The
+    arrays belong to the observers; the actor never writes to them again. Episodes run on across
+    `run()` calls.
+
+    Args:
+      env: A TF-Agents `PyEnvironment`, batched or not; `GymnasiumEnvironment` is one.
+      policy: A TF policy, a Python policy, or an inference stream.
+      train_step: Scalar int64 `tf.Variable`; the step of summaries, and the version of the policy.
+      steps_per_run: Stop a run after this many environment steps, summed over lanes.
+      episodes_per_run: Stop a run after this many episodes, summed over lanes.
+      observers: Called in order with the `Trajectory` of each step.
+      transition_observers: Called with `(time_step, policy_step, next_time_step)`.
+      info_observers: Called with the environment's info of each step.
+      metrics: Observers with `name` and scalar `result()`, called after `observers`.
+      reference_metrics: Metrics against which summaries of the others are plotted as well.
+      image_metrics: Like `metrics`, with images as results.
+      summary_dir: Where summaries go; None writes none.
+      summary_interval: Train steps between summaries.
+      end_episode_on_boundary: Count an episode at its boundary step (LAST to FIRST), so that
+        observers have seen it; else at its last step.
+      name: Prefix of summaries.
+      environment_step: Optional scalar int64 `tf.Variable`, raised after each run by the steps
+        taken. Exploration schedules read it; checkpoints keep it.
+      initial_random_steps: Act at random until `environment_step` has reached this number. A
+        resumed run has reached it already, so that it is not repeated.
+      seed: Seed of the random initial actions.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        policy: Any,
+        train_step: tf.Variable,
+        steps_per_run: int | None = None,
+        episodes_per_run: int | None = None,
+        observers: Sequence[Observer] | None = None,
+        transition_observers: Sequence[Callable] | None = None,
+        info_observers: Sequence[Callable] | None = None,
+        metrics: Sequence[Any] | None = None,
+        reference_metrics: Sequence[Any] | None = None,
+        image_metrics: Sequence[Any] | None = None,
+        summary_dir: str | None = None,
+        summary_interval: int = 1000,
+        end_episode_on_boundary: bool = True,
+        name: str = "",
+        *,
+        environment_step: tf.Variable | None = None,
+        initial_random_steps: int = 0,
+        seed: int | None = None,
+    ) -> None:
+        if not steps_per_run and not episodes_per_run:
+            raise ValueError("an Actor needs steps_per_run or episodes_per_run of at least 1")
+        if initial_random_steps and environment_step is None:
+            raise ValueError(
+                "initial_random_steps needs environment_step, which tells a resumed run that its "
+                "random steps have been taken"
+            )
+        self._env = env
+        self._lanes = lanes_lib.as_lanes(env)
+        self._policy = policy
+        self._stream = streams.stream_for(policy, self._lanes.num_lanes, self._lanes.batched)
+        self._random_stream = None
+        if initial_random_steps:
+            self._random_stream = python_inference.RandomInference(
+                self._lanes.action_spec(),
+                getattr(policy, "info_spec", ()),
+                self._lanes.num_lanes,
+                seed,
+            )
+        self._initial_random_steps = initial_random_steps
+        self._environment_step = environment_step
+        self._train_step = train_step
+        self._max_steps = steps_per_run or np.inf
+        self._max_episodes = episodes_per_run or np.inf
+        self._end_episode_on_boundary = end_episode_on_boundary
+
+        self._metrics = list(metrics or [])
+        self._image_metrics = list(image_metrics or [])
+        self._reference_metrics = list(reference_metrics or [])
+        # An observer listed twice is called once, at its first place.
+        self._observers = list(
+            dict.fromkeys([*(observers or []), *self._metrics, *self._image_metrics])
+        )
+        self._transition_observers = list(transition_observers or [])
+        self._info_observers = list(info_observers or [])
+
+        self._write_summaries = bool(summary_dir)
+        if self._write_summaries:
+            self._summary_writer = tf.summary.create_file_writer(summary_dir, flush_millis=10000)
+        else:
+            self._summary_writer = tf.summary.create_noop_writer()
+        self._summary_interval = summary_interval
+        self._last_summary = -summary_interval  # So that step 0 is written as well.
+        self._name = name
+        self._policy_version = int(train_step.numpy())
+        self.reset()
+
+    @property
+    def metrics(self) -> list[Any]:
+        return self._metrics
+
+    @property
+    def image_metrics(self) -> list[Any]:
+        return self._image_metrics
+
+    @property
+    def summary_writer(self) -> tf.summary.SummaryWriter:
+        return self._summary_writer
+
+    @property
+    def train_step(self) -> tf.Variable:
+        return self._train_step
+
+    @property
+    def policy(self) -> Any:
+        return self._policy
+
+    @property
+    def num_lanes(self) -> int:
+        return self._lanes.num_lanes
+
+    @property
+    def policy_version(self) -> int:
+        """The train step whose variables chose the actions of the current or latest run."""
+        return self._policy_version
+
+    def run(self) -> None:
+        """Runs until `steps_per_run` steps or `episodes_per_run` episodes are done."""
+        self._policy_version = int(self._train_step.numpy())
+        num_steps = 0
+        num_episodes = 0
+        stream = self._choose_stream()
+        time_step = self._time_step
+        while num_steps < self._max_steps and num_episodes < self._max_episodes:
+            response = stream.act(time_step)
+            next_time_step = self._lanes.step(response.action)
+            self._observe(time_step, response, next_time_step)
+            boundaries = int(np.count_nonzero(time_step.step_type == LAST))
+            num_steps += self._lanes.num_lanes - boundaries
+            if self._end_episode_on_boundary:
+                num_episodes += boundaries
+            else:
+                num_episodes += int(np.count_nonzero(next_time_step.step_type == LAST))
+            time_step = next_time_step
+            self._time_step = time_step
+        if self._environment_step is not None:
+            self._environment_step.assign_add(num_steps)
+        if (
+            self._write_summaries
+            and self._summary_interval > 0
+            and self._policy_version - self._last_summary >= self._summary_interval
+        ):
+            self.write_metric_summaries()
+            self._last_summary = self._policy_version
+
+    def run_and_log(self) -> None:
+        """Runs once, then logs the metrics."""
+        self.run()
+        self.log_metrics()
+
+    def write_metric_summaries(self) -> None:
+        """Writes the metrics' values, against the train step and each reference metric."""
+        with self._summary_writer.as_default(), tf.summary.record_if(True):
+            for metric in self._metrics:
+                value = metric.result()
+                tf.summary.scalar(
+                    os.path.join("Metrics/", self._name, metric.name), value, self._train_step
+                )
+                for reference in self._reference_metrics:
+                    tf.summary.scalar(
+                        os.path.join(self._name, f"Metrics/{metric.name}/{reference.name}"),
+                        value,
+                        step=reference.result(),
+                    )
+            for metric in self._image_metrics:
+                tf.summary.image(
+                    os.path.join("Metrics/", self._name, metric.name),
+                    metric.result(),
+                    self._train_step,
+                )
+
+    def log_metrics(self) -> None:
+        """Logs the metrics' values."""
+        values = "\n\t\t ".join(f"{metric.name} = {metric.result()}" for metric in self._metrics)
+        logging.info("%s \n\t\t %s", self._name, values)
+
+    def reset(self) -> None:
+        """Starts new episodes in all lanes, with a fresh policy state."""
+        self._time_step = self._lanes.reset()
+        self._stream.reset()
+
+    def close(self) -> None:
+        """Closes the summary writer; the environment and observers belong to the caller."""
+        self._summary_writer.close()
+
+    def _choose_stream(self) -> Any:
+        if (
+            self._random_stream is not None
+            and self._environment_step.numpy() < self._initial_random_steps
+        ):
+            return self._random_stream
+        return self._stream
+
+    def _observe(self, time_step: ts.TimeStep, response: Any, next_time_step: ts.TimeStep) -> None:
+        if not self._lanes.batched:
+            time_step, next_time_step = tree.map_structure(
+                _without_lane, (time_step, next_time_step)
+            )
+            response = response._replace(
+                action=tree.map_structure(_without_lane, response.action),
+                policy_info=tree.map_structure(_without_lane, response.policy_info),
+            )
+        if self._transition_observers:
+            policy_step = trajectory_lib.policy_step.PolicyStep(
+                response.action, response.previous_state, response.policy_info
+            )
+            for observer in self._transition_observers:
+                observer((time_step, policy_step, next_time_step))
+        if self._observers:
+            trajectory = trajectory_lib.Trajectory(
+                step_type=time_step.step_type,
+                observation=time_step.observation,
+                action=response.action,
+                policy_info=response.policy_info,
+                next_step_type=next_time_step.step_type,
+                reward=next_time_step.reward,
+                discount=next_time_step.discount,
+            )
+            for observer in self._observers:
+                observer(trajectory)
+        if self._info_observers:
+            info = self._lanes.get_info()
+            for observer in self._info_observers:
+                observer(info)
+
+
+def collect_metrics(buffer_size: int) -> list[metrics_lib.EpisodeMetric]:
+    """The metrics of data collection, over a window of `buffer_size` episodes."""
+    statistics = metrics_lib.EpisodeStatistics(buffer_size)
+    return [
+        metrics_lib.NumberOfEpisodes(statistics),
+        metrics_lib.EnvironmentSteps(statistics),
+        metrics_lib.AverageReturn(statistics),
+        metrics_lib.AverageEpisodeLength(statistics),
+        metrics_lib.MinReturn(statistics),
+        metrics_lib.MaxReturn(statistics),
+    ]
+
+
+def eval_metrics(buffer_size: int) -> list[metrics_lib.EpisodeMetric]:
+    """The metrics of evaluation, over a window of `buffer_size` episodes."""
+    statistics = metrics_lib.EpisodeStatistics(buffer_size)
+    return [
+        metrics_lib.AverageReturn(statistics),
+        metrics_lib.AverageEpisodeLength(statistics),
+        metrics_lib.MinReturn(statistics),
+        metrics_lib.MaxReturn(statistics),
+    ]
+
+
+def _without_lane(array: np.ndarray) -> np.ndarray:
+    return array[0, ...]

@@ -1,0 +1,66 @@
+"""What a builder of agents gets, and what it gives back."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Callable
+
+import tensorflow as tf
+from tf_agents.agents import tf_agent
+from tf_agents.trajectories import time_step as ts
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """What an agent is built for.
+
+    Attributes:
+      time_step_spec: `TimeStep` of tensor specs, without batch dimensions.
+      action_spec: Nest of bounded tensor specs.
+      train_step: Scalar int64 variable that each train step raises by one.
+      environment_step: Scalar int64 variable, environment steps taken so far; schedules read it.
+    """
+
+    time_step_spec: ts.TimeStep
+    action_spec: Any
+    train_step: tf.Variable
+    environment_step: tf.Variable
+
+    @property
+    def observation_spec(self) -> Any:
+        return self.time_step_spec.observation
+
+
+@dataclasses.dataclass(frozen=True)
+class Algorithm:
+    """An agent, with what its experience must look like.
+
+    Attributes:
+      agent: The thing that is trained.
+      n_step: Steps of the return each transition holds. Replay sums the rewards, so that the agent
+        itself is always a one-step agent.
+      gamma: The agent's discount factor, by which those rewards are discounted.
+      epsilon: For agents that explore epsilon-greedily, returns the current value; reported.
+    """
+
+    agent: tf_agent.TFAgent
+    n_step: int = 1
+    gamma: float = 0.99
+    epsilon: Callable[[], tf.Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        if self.n_step < 1:
+            raise ValueError(f"n_step must be at least 1, got {self.n_step}")
+        if not 0.0 <= self.gamma <= 1.0:
+            raise ValueError(f"gamma must lie in [0, 1], got {self.gamma}")
+
+
+def as_algorithm(built: Any) -> Algorithm:
+    """Takes what a builder returned: an `Algorithm`, or a bare agent of the user's own."""
+    if isinstance(built, Algorithm):
+        return built
+    if isinstance(built, tf_agent.TFAgent):
+        return Algorithm(built)
+    raise TypeError(
+        f"Experiment.agent built a {type(built).__name__}; it must return a TFAgent or an Algorithm"
+    )

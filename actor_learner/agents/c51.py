@@ -1,0 +1,76 @@
+"""C51: Q-learning on the distribution of returns instead of their mean."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+from tf_agents.agents.categorical_dqn import categorical_dqn_agent
+
+from actor_learner import configurable
+from actor_learner.agents import algorithm, networks, schedules
+
+
+@configurable.register
+def c51(
+    world: algorithm.World,
+    *,
+    fc_layer_params: tuple[int, ...] = (64, 64),
+    learning_rate: float = 1e-3,
+    gamma: float = 0.99,
+    n_step: int = 1,
+    num_atoms: int = 51,
+    min_q_value: float = -10.0,
+    max_q_value: float = 10.0,
+    epsilon_start: float = 1.0,
+    epsilon_end: float = 0.05,
+    epsilon_decay_steps: int = 10_000,
+    target_update_tau: float = 1.0,
+    target_update_period: int = 200,
+    gradient_clipping: float | None = 10.0,
+    reward_scale: float = 1.0,
+) -> algorithm.Algorithm:
+    """Builds categorical DQN for one discrete action.
+
+    Args:
+      world: Specs and step counters.
+      fc_layer_params: Dense layers of the network, after convolutions for images.
+      learning_rate: Adam's learning rate.
+      gamma: Discount factor.
+      n_step: Steps of the return.
+      num_atoms: Values of the return that the distribution is over.
+      min_q_value: Smallest of them; must lie below the worst discounted return.
+      max_q_value: Largest of them; must lie above the best discounted return.
+      epsilon_start: Share of random actions at the start.
+      epsilon_end: Share of random actions after `epsilon_decay_steps`.
+      epsilon_decay_steps: Environment steps over which the share falls.
+      target_update_tau: Share of the online network in each target update; 1 copies.
+      target_update_period: Train steps between target updates.
+      gradient_clipping: Largest norm of the gradient; None clips nothing.
+      reward_scale: Factor on all rewards.
+    """
+    networks.single_discrete_action(world.action_spec)
+    if not min_q_value < max_q_value:
+        raise ValueError(
+            f"c51.min_q_value ({min_q_value}) must be below max_q_value ({max_q_value})"
+        )
+    epsilon = schedules.linear(
+        world.environment_step, epsilon_start, epsilon_end, epsilon_decay_steps
+    )
+    agent = categorical_dqn_agent.CategoricalDqnAgent(
+        world.time_step_spec,
+        world.action_spec,
+        categorical_q_network=networks.categorical_q_net(
+            world.observation_spec, world.action_spec, fc_layer_params, num_atoms
+        ),
+        optimizer=tf.keras.optimizers.Adam(learning_rate),
+        min_q_value=min_q_value,
+        max_q_value=max_q_value,
+        epsilon_greedy=epsilon,
+        target_update_tau=target_update_tau,
+        target_update_period=target_update_period,
+        gamma=gamma,
+        reward_scale_factor=reward_scale,
+        gradient_clipping=gradient_clipping,
+        train_step_counter=world.train_step,
+    )
+    schedules.track(agent.collect_policy, world.environment_step)
+    return algorithm.Algorithm(agent, n_step=n_step, gamma=gamma, epsilon=epsilon)

@@ -1,0 +1,68 @@
+"""DDPG: deterministic actor-critic with Ornstein-Uhlenbeck exploration."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+from tf_agents.agents.ddpg import ddpg_agent
+
+from actor_learner import configurable
+from actor_learner.agents import algorithm, networks
+
+
+@configurable.register
+def ddpg(
+    world: algorithm.World,
+    *,
+    actor_fc_layer_params: tuple[int, ...] = (256, 256),
+    critic_fc_layer_params: tuple[int, ...] = (256, 256),
+    actor_learning_rate: float = 1e-4,
+    critic_learning_rate: float = 1e-3,
+    noise_stddev: float = 0.2,
+    noise_damping: float = 0.15,
+    gamma: float = 0.99,
+    n_step: int = 1,
+    target_update_tau: float = 0.005,
+    target_update_period: int = 1,
+    gradient_clipping: float | None = None,
+    reward_scale: float = 1.0,
+) -> algorithm.Algorithm:
+    """Builds DDPG for one continuous action vector.
+
+    Args:
+      world: Specs and step counters.
+      actor_fc_layer_params: Dense layers of the actor.
+      critic_fc_layer_params: Dense layers of the critic.
+      actor_learning_rate: Adam's learning rate for the actor.
+      critic_learning_rate: Adam's learning rate for the critic.
+      noise_stddev: Standard deviation of the Ornstein-Uhlenbeck noise.
+      noise_damping: How fast that noise falls back to zero.
+      gamma: Discount factor.
+      n_step: Steps of the return.
+      target_update_tau: Share of the networks in each target update.
+      target_update_period: Train steps between target updates.
+      gradient_clipping: Largest norm of the gradients; None clips nothing.
+      reward_scale: Factor on all rewards.
+    """
+    networks.single_action(world.action_spec)
+    agent = ddpg_agent.DdpgAgent(
+        world.time_step_spec,
+        world.action_spec,
+        actor_network=networks.DeterministicActor(
+            world.observation_spec, world.action_spec, actor_fc_layer_params
+        ),
+        critic_network=networks.Critic(
+            (world.observation_spec, world.action_spec), critic_fc_layer_params
+        ),
+        actor_optimizer=tf.keras.optimizers.Adam(actor_learning_rate),
+        critic_optimizer=tf.keras.optimizers.Adam(critic_learning_rate),
+        ou_stddev=noise_stddev,
+        ou_damping=noise_damping,
+        target_update_tau=target_update_tau,
+        target_update_period=target_update_period,
+        td_errors_loss_fn=tf.math.squared_difference,
+        gamma=gamma,
+        reward_scale_factor=reward_scale,
+        gradient_clipping=gradient_clipping,
+        train_step_counter=world.train_step,
+    )
+    return algorithm.Algorithm(agent, n_step=n_step, gamma=gamma)

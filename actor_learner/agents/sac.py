@@ -1,0 +1,74 @@
+"""SAC: off-policy actor-critic for continuous actions that also maximises entropy."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+from tf_agents.agents.sac import sac_agent
+
+from actor_learner import configurable
+from actor_learner.agents import algorithm, networks
+
+
+@configurable.register
+def sac(
+    world: algorithm.World,
+    *,
+    actor_fc_layer_params: tuple[int, ...] = (256, 256),
+    critic_fc_layer_params: tuple[int, ...] = (256, 256),
+    actor_learning_rate: float = 3e-4,
+    critic_learning_rate: float = 3e-4,
+    alpha_learning_rate: float = 3e-4,
+    initial_alpha: float = 1.0,
+    target_entropy: float | None = None,
+    gamma: float = 0.99,
+    n_step: int = 1,
+    target_update_tau: float = 0.005,
+    target_update_period: int = 1,
+    gradient_clipping: float | None = None,
+    reward_scale: float = 1.0,
+) -> algorithm.Algorithm:
+    """Builds SAC for one continuous action vector.
+
+    Args:
+      world: Specs and step counters.
+      actor_fc_layer_params: Dense layers of the actor.
+      critic_fc_layer_params: Dense layers of each of the two critics.
+      actor_learning_rate: Adam's learning rate for the actor.
+      critic_learning_rate: Adam's learning rate for the critics.
+      alpha_learning_rate: Adam's learning rate for the entropy's weight.
+      initial_alpha: Weight of the entropy at the start.
+      target_entropy: Entropy that the weight is tuned for; None means minus the number of action
+        dimensions.
+      gamma: Discount factor.
+      n_step: Steps of the return.
+      target_update_tau: Share of the critics in each target update.
+      target_update_period: Train steps between target updates.
+      gradient_clipping: Largest norm of the gradients; None clips nothing.
+      reward_scale: Factor on all rewards.
+    """
+    leaf = networks.single_action(world.action_spec)
+    if target_entropy is None:
+        target_entropy = -float(leaf.shape.num_elements())
+    agent = sac_agent.SacAgent(
+        world.time_step_spec,
+        world.action_spec,
+        critic_network=networks.Critic(
+            (world.observation_spec, world.action_spec), critic_fc_layer_params
+        ),
+        actor_network=networks.tanh_normal_actor_net(
+            world.observation_spec, world.action_spec, actor_fc_layer_params
+        ),
+        actor_optimizer=tf.keras.optimizers.Adam(actor_learning_rate),
+        critic_optimizer=tf.keras.optimizers.Adam(critic_learning_rate),
+        alpha_optimizer=tf.keras.optimizers.Adam(alpha_learning_rate),
+        target_update_tau=target_update_tau,
+        target_update_period=target_update_period,
+        td_errors_loss_fn=tf.math.squared_difference,
+        gamma=gamma,
+        reward_scale_factor=reward_scale,
+        initial_log_alpha=float(tf.math.log(initial_alpha)),
+        target_entropy=target_entropy,
+        gradient_clipping=gradient_clipping,
+        train_step_counter=world.train_step,
+    )
+    return algorithm.Algorithm(agent, n_step=n_step, gamma=gamma)

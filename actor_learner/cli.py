@@ -1,0 +1,117 @@
+"""The command line: `actor-learner train | eval | check-env`.
+
+Nothing here imports TensorFlow before the configuration has been checked, so that a typo is
+reported in a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from actor_learner import errors
+
+OK, FAILED, BAD_CONFIGURATION, SIGINT_EXIT = 0, 1, 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns the process's exit code.
+
+    0: done. 1: failed. 2: the configuration or the arguments are wrong. 130, 143: ended by Ctrl-C
+    or SIGTERM, with everything saved.
+    """
+    arguments = _parser().parse_args(sys.argv[1:] if argv is None else list(argv))
+    try:
+        return arguments.command(arguments)
+    except errors.ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return BAD_CONFIGURATION
+    except errors.ActorLearnerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        return SIGINT_EXIT
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="actor-learner", description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(required=True, metavar="command")
+
+    train = commands.add_parser("train", help="train in one process, from a gin file")
+    _add_config_flags(train)
+    train.add_argument("--run_dir", help="where everything goes (default: a new one under runs/)")
+    train.add_argument("--seed", type=int, help="seed of everything random (default: drawn)")
+    train.add_argument("--resume", metavar="RUN", help="go on with the run in this directory")
+    train.add_argument(
+        "--dry_run", action="store_true", help="build everything, train nothing, leave nothing"
+    )
+    train.set_defaults(command=_train)
+
+    evaluate = commands.add_parser("eval", help="evaluate the best policy of a run")
+    evaluate.add_argument("run", help="run directory")
+    evaluate.add_argument("--episodes", type=_positive, default=20)
+    evaluate.add_argument("--seed", type=int, default=0, help="seed of the environment")
+    evaluate.add_argument("--video", metavar="OUT.mp4", help="write a video of one lane's episodes")
+    evaluate.set_defaults(command=_evaluate)
+
+    check = commands.add_parser("check-env", help="look for mistakes in an environment")
+    check.add_argument("id", help="Gymnasium id, e.g. CartPole-v1 or my_module:MyEnv-v0")
+    check.add_argument("--steps", type=_positive, default=1000)
+    check.set_defaults(command=_check_environment)
+    return parser
+
+
+def _add_config_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--gin_file", action="append", default=[], help="configuration; may be repeated"
+    )
+    parser.add_argument(
+        "--gin_param",
+        "--gin_bindings",
+        action="append",
+        default=[],
+        dest="gin_param",
+        metavar="'NAME.PARAMETER = VALUE'",
+        help="one binding, stronger than the files; may be repeated",
+    )
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    from actor_learner.commands import train
+
+    return train.run(
+        train.TrainOptions(
+            gin_files=tuple(arguments.gin_file),
+            bindings=tuple(arguments.gin_param),
+            run_dir=arguments.run_dir,
+            seed=arguments.seed,
+            resume=arguments.resume,
+            dry_run=arguments.dry_run,
+        )
+    )
+
+
+def _evaluate(arguments: argparse.Namespace) -> int:
+    from actor_learner.commands import evaluate
+
+    return evaluate.run(
+        arguments.run, episodes=arguments.episodes, seed=arguments.seed, video=arguments.video
+    )
+
+
+def _check_environment(arguments: argparse.Namespace) -> int:
+    from actor_learner.commands import check_environment
+
+    return check_environment.run(arguments.id, num_steps=arguments.steps)
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

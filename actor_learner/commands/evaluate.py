@@ -1,0 +1,69 @@
+"""`actor-learner eval`: load the best policy of a run and rate it."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+
+from actor_learner import config, errors, run_directory
+from actor_learner.reporting import process_output, video
+
+OK = 0
+JOB = "eval"
+FRAMES_PER_SECOND = 30
+
+
+def run(run_path: str, *, episodes: int, seed: int, video: str | None) -> int:
+    """Evaluates and prints mean ± std over `episodes` greedy episodes."""
+    run_dir = run_directory.RunDirectory.existing(run_path)
+    policy_path = _policy_path(run_dir)
+    if video is not None and pathlib.Path(video).suffix != ".mp4":
+        raise errors.ConfigError(f"--video={video}: the file's name must end in .mp4")
+    with (
+        process_output.capture_native_output(run_dir.log(JOB), capture_stdout=True) as output,
+        output.quiet_imports(),
+    ):
+        config.load(config.ConfigSource((str(run_dir.config),), ()))
+        returns = _evaluate(policy_path, episodes, seed, video)
+    print(
+        f"{policy_path}: return {returns.mean():.2f} ± {returns.std():.2f} over {episodes} "
+        f"episodes (min {returns.min():.2f}, max {returns.max():.2f})"
+    )
+    if video is not None:
+        print(f"video: {video}")
+    return OK
+
+
+def _policy_path(run_dir: run_directory.RunDirectory) -> pathlib.Path:
+    """The best policy if an evaluation has found one, else the latest exported one."""
+    candidates = (run_dir.best / "policy", run_dir.policies / "greedy_policy")
+    for path in candidates:
+        if path.is_dir():
+            return path
+    raise errors.ConfigError(
+        f"{run_dir} has no policy yet: neither {candidates[0]} nor {candidates[1]} exists. "
+        f"Go on training with --resume={run_dir}"
+    )
+
+
+def _evaluate(policy_path: pathlib.Path, episodes: int, seed: int, video_path: str | None):
+    from actor_learner import experiment as experiment_lib
+    from actor_learner.acting import evaluator
+    from actor_learner.inference import saved_model
+
+    experiment = experiment_lib.Experiment()
+    num_lanes = min(episodes, experiment.evaluation_lanes)
+    with contextlib.ExitStack() as stack:
+        on_step = None
+        make = {"num_envs": num_lanes}
+        if video_path is not None:
+            # Native vector environments draw nothing; one lane is what the video shows.
+            make = {"num_envs": 1, "vectorization": "sync", "render_mode": "rgb_array"}
+        env = experiment.make_evaluation_environment(seed, **make)
+        stack.callback(env.close)
+        if video_path is not None:
+            writer = stack.enter_context(video.VideoWriter(video_path, FRAMES_PER_SECOND))
+            on_step = lambda: writer.append(env.render())  # noqa: E731
+        policy = saved_model.load(str(policy_path), env)
+        result = evaluator.Evaluator(env, policy, episodes, seed=seed).run(on_step)
+    return result.returns

@@ -1,0 +1,88 @@
+"""Gin configuration: find, check, load, and prove that every binding took effect.
+
+Importing this module and calling `find` and `check` does not import TensorFlow, so that a mistake
+in a gin file is reported within a second:
+
+    source = config.ConfigSource(("dqn_cartpole.gin",), ("Experiment.environment_steps = 1_000",))
+    config.check(source)            # by reading files and sources only
+    config.load(source)             # imports everything, TensorFlow included
+    experiment = Experiment()
+    config.check_all_used()
+"""
+
+import dataclasses
+
+import gin
+
+from actor_learner.configuring import checking, files, loading, usage
+
+
+@dataclasses.dataclass(frozen=True)
+class ConfigSource:
+    """All that a configuration is made of; a child process is given exactly this.
+
+    Attributes:
+      gin_files: Names or paths as `find` takes them, later files overriding earlier ones.
+      bindings: Statements such as `"Learner.checkpoint_interval = 1_000"`, applied after all files.
+    """
+
+    gin_files: tuple[str, ...]
+    bindings: tuple[str, ...] = ()
+
+
+def find(gin_file: str) -> str:
+    """The absolute path of a gin file.
+
+    `gin_file` is taken as a path first, then as the name of a file that comes with this package:
+    `dqn_cartpole`, `dqn_cartpole.gin` and `gin/dqn_cartpole.gin` all work from any directory.
+
+    Raises:
+      errors.ConfigError: If there is no such file; names the places searched and similar names.
+    """
+    return files.find(gin_file)
+
+
+def check(source: ConfigSource) -> None:
+    """Checks everything that can be known without importing what is configured.
+
+    That is: syntax, missing files and modules, unknown or ambiguous names, unknown parameters,
+    literals of the wrong type, undefined and unused macros, and parameters bound twice in a file.
+
+    Raises:
+      errors.ConfigError: With one line for each problem, sorted by file and line.
+    """
+    checking.check(source.gin_files, source.bindings)
+
+
+def load(source: ConfigSource) -> None:
+    """Replaces gin's global configuration by `source`, importing everything it names.
+
+    The working directory becomes importable, so that a gin file can import modules beside it.
+    The configuration is left unlocked. After an error it is empty.
+
+    Raises:
+      errors.ConfigError: With file and line of the statement that failed.
+    """
+    loading.load(source.gin_files, source.bindings)
+
+
+def check_all_used() -> None:
+    """Checks that every binding has reached a call; to be called when everything is constructed.
+
+    A binding is also unused when the caller always gives that argument itself, and when an inner
+    scope's binding always replaces it. What was handed over uncalled, as `@name`, is not judged.
+
+    Raises:
+      errors.ConfigError: With the place of, and the reason for, each unused binding.
+    """
+    usage.check_all_used()
+
+
+def operative_config() -> str:
+    """The values in effect in all calls so far, defaults included, as gin text."""
+    return gin.operative_config_str()
+
+
+def config_text() -> str:
+    """Everything bound, imports included: loading this text alone gives the same configuration."""
+    return gin.config_str()

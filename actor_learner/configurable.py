@@ -1,0 +1,28 @@
+"""Registers our classes and functions with gin under their bare names.
+
+TF-Agents registers `Actor`, `Learner`, `ReverbReplayBuffer`, ... of its own, and importing any part
+of it imports all of these. A binding such as `Learner.triggers` would then be ambiguous. Gin lets a
+selector without a module win over longer ones, so ours are registered without one:
+`Learner.triggers` means ours, `tf_agents.Learner.triggers` means theirs.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, TypeVar
+
+import gin
+
+T = TypeVar("T", bound=Callable)
+
+
+def register(fn_or_class: T) -> T:
+    """Makes `fn_or_class` configurable as `<its name>.<its argument>` in gin files."""
+    module = fn_or_class.__module__
+    # gin prefixes the module's name unless there is none; its `module=` argument refuses "".
+    fn_or_class.__module__ = None
+    try:
+        decorated = gin.configurable(fn_or_class)
+    finally:
+        fn_or_class.__module__ = module
+    decorated.__module__ = module
+    return decorated

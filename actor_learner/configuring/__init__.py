@@ -1,0 +1,1 @@
+"""What `actor_learner.config` is made of: reading, checking and loading gin without TensorFlow."""

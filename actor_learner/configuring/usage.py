@@ -1,0 +1,121 @@
+"""Finds bindings that had no effect, after the experiment is built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gin import config as gin_config
+
+from actor_learner import errors
+from actor_learner.configuring import loading, statements
+
+Calls = dict[tuple[str, str], dict[str, Any]]  # By scope and complete selector.
+
+
+def check_all_used() -> None:
+    """Raises a ConfigError that lists every binding no call has consumed."""
+    bound, called = _bound(), _called()
+    used = set(_used(bound, called))
+    awaited = _awaited(bound, called, used)
+    lines = []
+    for scope, selector in bound:
+        if selector == statements.MACRO:
+            continue  # A macro is used by bindings; those are judged.
+        for parameter in bound[scope, selector]:
+            key = (scope, selector, parameter)
+            if key not in used and key not in awaited:
+                lines.append((loading.origin_order(key), _explain(key, bound, called)))
+    if lines:
+        raise errors.ConfigError("\n".join(line for _, line in sorted(lines)))
+
+
+def _bound() -> Calls:
+    # gin has public ways to write its configuration as text and to ask for one name, none to
+    # list it; these three functions are the only places that look inside.
+    return {key: dict(values) for key, values in gin_config._CONFIG.items()}
+
+
+def _called() -> Calls:
+    with gin_config._OPERATIVE_CONFIG_LOCK:
+        return {key: dict(values) for key, values in gin_config._OPERATIVE_CONFIG.items()}
+
+
+def _module(selector: str) -> str:
+    return getattr(gin_config._REGISTRY[selector].wrapped, "__module__", None) or ""
+
+
+def _used(bound: Calls, called: Calls) -> Iterator[loading.Key]:
+    """The bindings whose value reached a call: of several scopes that apply, the innermost."""
+    for (scope, selector), values in called.items():
+        for parameter in values:
+            for outer in reversed(_outer_scopes(scope)):
+                if parameter in bound.get((outer, selector), {}):
+                    yield outer, selector, parameter
+                    break
+
+
+def _awaited(bound: Calls, called: Calls, used: set[loading.Key]) -> set[loading.Key]:
+    """Bindings of what was handed over as `@name` and may still be called later.
+
+    What was called once is judged by its calls instead.
+    """
+    found: set[loading.Key] = set()
+    pending = [bound[scope, selector][parameter] for scope, selector, parameter in used]
+    seen = set()
+    while pending:
+        for reference in _references(pending.pop()):
+            scope, selector = reference.config_key
+            if (scope, selector) in seen or (scope, selector) in called:
+                continue
+            seen.add((scope, selector))
+            for outer in _outer_scopes(scope):
+                for parameter, value in bound.get((outer, selector), {}).items():
+                    found.add((outer, selector, parameter))
+                    pending.append(value)
+    return found
+
+
+def _references(value: Any) -> list[gin_config.ConfigurableReference]:
+    return [
+        item
+        for item in statements.values_within(value)
+        if isinstance(item, gin_config.ConfigurableReference)
+    ]
+
+
+def _outer_scopes(scope: str) -> list[str]:
+    """`a/b` → "", "a", "a/b": the scopes whose bindings apply, outermost first."""
+    parts = scope.split("/") if scope else []
+    return ["/".join(parts[:n]) for n in range(len(parts) + 1)]
+
+
+def _explain(key: loading.Key, bound: Calls, called: Calls) -> str:
+    scope, selector, parameter = key
+    name = _short(selector)
+    shown = f"{scope + '/' if scope else ''}{name}.{parameter}"
+    scopes = sorted(s for s, called_selector in called if called_selector == selector)
+    applying = [s for s in scopes if scope in _outer_scopes(s)]
+    if any(parameter in called[s, selector] for s in applying):
+        reason = f"a binding in a narrower scope replaces it in every call of {name}"
+    elif applying:
+        reason = f"whoever calls {name} gives '{parameter}' itself"
+    elif scopes:
+        where = " and ".join(f"scope '{s}'" if s else "no scope" for s in scopes)
+        reason = f"{name} is called in {where}"
+    else:
+        reason = f"this experiment builds {_alternatives(selector, called) or f'no {name}'}"
+    return f"{loading.origin(key)}: {shown} is never used: {reason}"
+
+
+def _alternatives(selector: str, called: Calls) -> str:
+    """What was built from the same package instead; nothing if that would be guessing."""
+    package = _module(selector).rpartition(".")[0]
+    if not package:
+        return ""
+    others = {_short(other) for _, other in called if _module(other).rpartition(".")[0] == package}
+    return " and ".join(sorted(others)) if len(others) <= 2 else ""
+
+
+def _short(selector: str) -> str:
+    return gin_config._REGISTRY.minimal_selector(selector)

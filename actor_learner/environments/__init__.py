@@ -1,0 +1,1 @@
+"""Outside worlds as batched TimeSteps."""

@@ -1,0 +1,141 @@
+"""What an actor drives: any environment as lanes, every array with a leading `[lanes]`."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Protocol
+
+import gymnasium
+import numpy as np
+from tf_agents.environments import py_environment, tf_environment
+from tf_agents.trajectories import time_step as ts
+
+from actor_learner import errors
+from actor_learner.environments import nests
+
+
+class Lanes(Protocol):
+    """An environment whose TimeSteps and actions are NumPy with leading `[num_lanes]`.
+
+    Attributes:
+      num_lanes: Number of lanes.
+      batched: Whether the environment underneath is batched itself; if not, `num_lanes` is 1.
+      env: The environment underneath.
+    """
+
+    num_lanes: int
+    batched: bool
+    env: py_environment.PyEnvironment
+
+    def reset(self) -> ts.TimeStep:
+        """Resets all lanes."""
+
+    def step(self, action: Any) -> ts.TimeStep:
+        """Steps all lanes; those that gave LAST before are reset instead."""
+
+    def time_step_spec(self) -> ts.TimeStep:
+        """Specs of one lane, without the leading dimension."""
+
+    def action_spec(self) -> Any:
+        """Spec of the action of one lane, without the leading dimension."""
+
+    def get_info(self) -> Any:
+        """The environment's info on the last step, as it gives it."""
+
+    def close(self) -> None:
+        """Closes the environment."""
+
+
+def as_lanes(env: Any) -> Lanes:
+    """Presents an environment as lanes; what is lanes already is returned as it is.
+
+    Raises:
+      errors.SpecMismatchError: If `env` is not a TF-Agents PyEnvironment. The message says how to
+        make it one.
+    """
+    if isinstance(env, (BatchedLanes, SingleLane)):
+        return env
+    if isinstance(env, py_environment.PyEnvironment):
+        return BatchedLanes(env) if env.batched else SingleLane(env)
+    if isinstance(env, tf_environment.TFEnvironment):
+        hint = "pass the PyEnvironment inside it (`env.pyenv` of a TFPyEnvironment)"
+    elif isinstance(env, gymnasium.Env):
+        hint = "wrap it with suite_gymnasium.wrap_env(env), or give its id to GymnasiumEnvironment"
+    elif isinstance(env, str):
+        hint = f"make it with GymnasiumEnvironment({env!r}) or suite_gymnasium.load({env!r})"
+    else:
+        hint = "GymnasiumEnvironment and suite_gymnasium.load make such environments"
+    raise errors.SpecMismatchError(
+        f"{type(env).__module__}.{type(env).__name__} cannot be driven by an actor, which takes a "
+        f"tf_agents PyEnvironment, batched or not: {hint}"
+    )
+
+
+class BatchedLanes:
+    """A batched PyEnvironment as it is: calls go straight to it."""
+
+    batched = True
+
+    def __init__(self, env: py_environment.PyEnvironment):
+        self.env = env
+        self.num_lanes: int = env.batch_size
+        # Bound here so that a step costs no call of ours.
+        self.reset: Callable[[], ts.TimeStep] = env.reset
+        self.step: Callable[[Any], ts.TimeStep] = env.step
+        self.time_step_spec: Callable[[], ts.TimeStep] = env.time_step_spec
+        self.action_spec: Callable[[], Any] = env.action_spec
+        self.get_info: Callable[[], Any] = env.get_info
+        self.close: Callable[[], None] = env.close
+
+
+class SingleLane:
+    """An unbatched PyEnvironment with a leading `[1]` on every array.
+
+    Arrays are copied, into the dtypes of the specs, so they outlive the environment's own buffers.
+    """
+
+    batched = False
+    num_lanes = 1
+
+    def __init__(self, env: py_environment.PyEnvironment):
+        self.env = env
+        self._time_step_spec = env.time_step_spec()
+        self._action_spec = env.action_spec()
+        self._batch = nests.compile_map(self._time_step_spec, _add_lane)
+        self._unbatch = nests.compile_map(self._action_spec, _remove_lane)
+
+    def reset(self) -> ts.TimeStep:
+        return self._batch(self.env.reset())
+
+    def step(self, action: Any) -> ts.TimeStep:
+        return self._batch(self.env.step(self._unbatch(action)))
+
+    def time_step_spec(self) -> ts.TimeStep:
+        return self._time_step_spec
+
+    def action_spec(self) -> Any:
+        return self._action_spec
+
+    def get_info(self) -> Any:
+        return self.env.get_info()
+
+    def close(self) -> None:
+        self.env.close()
+
+
+def _add_lane(spec: Any) -> Callable[[Any], np.ndarray]:
+    dtype = spec.dtype
+    return lambda value: np.array(value, dtype=dtype)[np.newaxis]
+
+
+def _remove_lane(spec: Any) -> Callable[[Any], np.ndarray]:
+    batched_shape, shape = (1, *spec.shape), spec.shape
+
+    def remove(value: Any) -> np.ndarray:
+        value = np.asarray(value)
+        if value.shape != batched_shape:
+            raise errors.SpecMismatchError(
+                f"action {spec.name!r} has shape {value.shape}, one lane expects {batched_shape}"
+            )
+        return value.reshape(shape)
+
+    return remove

@@ -1,0 +1,37 @@
+"""The errors a user may meet; each says the value, the place, the likely cause, the next step."""
+
+
+class ActorLearnerError(Exception):
+    """Base of every error this package raises on purpose; its message is written for the user."""
+
+
+class ConfigError(ActorLearnerError):
+    """The configuration cannot be used: a name, type, file or binding is wrong. Exit code 2."""
+
+
+class MissingExtraError(ActorLearnerError, ImportError):
+    """An optional dependency is not installed; the message names the extra that brings it."""
+
+
+class EnvironmentError(ActorLearnerError):  # noqa: A001 - the word of this domain, used qualified.
+    """An environment broke its contract, died, or did not answer in time."""
+
+
+class SpecMismatchError(ActorLearnerError, ValueError):
+    """Data do not have the shape, type or structure that the other side declared."""
+
+
+class ReplayError(ActorLearnerError):
+    """The replay server refused, is unreachable, or holds something other than expected."""
+
+
+class ReplayTimeoutError(ReplayError, TimeoutError):
+    """A wait on the replay server ran past its deadline; the message says who waits for whom."""
+
+
+class CheckpointError(ActorLearnerError):
+    """Checkpoint files exist but none of them can be read, so training must not start afresh."""
+
+
+class TriggerError(ActorLearnerError):
+    """A trigger raised; training stopped after a checkpoint was saved. The cause is chained."""

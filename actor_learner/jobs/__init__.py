@@ -1,0 +1,1 @@
+"""The processes of the system, each running its part of an experiment."""

@@ -1,0 +1,48 @@
+"""What a resumed run must know besides the agent: seconds spent, and the metrics."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Callable
+
+import tensorflow as tf
+
+from actor_learner.acting import metrics
+
+
+class ProgressState(tf.train.experimental.PythonState):
+    """Saves the run's clock and episode statistics inside the learner's checkpoint.
+
+    Args:
+      statistics: Episode statistics of the collecting actor.
+      clock: Returns seconds.
+    """
+
+    def __init__(
+        self,
+        statistics: metrics.EpisodeStatistics,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._statistics = statistics
+        self._clock = clock
+        self._started = clock()
+        self._seconds_before = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent on this run, in this process and earlier ones."""
+        return self._seconds_before + self._clock() - self._started
+
+    def start(self) -> None:
+        """Begins to count now, so that building does not count."""
+        self._started = self._clock()
+
+    def serialize(self) -> str:
+        return json.dumps({"seconds": self.seconds, "statistics": self._statistics.state()})
+
+    def deserialize(self, string_value: str) -> None:
+        state = json.loads(string_value)
+        self._seconds_before = state["seconds"]
+        self._started = self._clock()
+        self._statistics.restore(state["statistics"])

@@ -1,0 +1,1 @@
+"""Learning: the graph train loop, its triggers, checkpoints and evaluation."""

@@ -1,0 +1,473 @@
+"""The learner: pulls batches from a dataset, trains an agent, calls triggers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Callable
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+from tf_agents.agents import tf_agent
+from tf_agents.specs import tensor_spec
+from tf_agents.typing import types
+
+from actor_learner import configurable, errors
+from actor_learner.learning import checkpoints, interval_trigger, train_loop, trigger_runner
+
+TRAIN_DIR = "train"
+POLICY_SAVED_MODEL_DIR = "policies"
+COLLECT_POLICY_SAVED_MODEL_DIR = "collect_policy"
+GREEDY_POLICY_SAVED_MODEL_DIR = "greedy_policy"
+RAW_POLICY_SAVED_MODEL_DIR = "policy"
+POLICY_CHECKPOINT_DIR = "checkpoints"
+REPLAY_BUFFER_CHECKPOINT_DIR = "replay_buffer_checkpoints"
+
+ExperienceAndSampleInfo = tuple[types.NestedTensor, tuple[Any, ...]]
+Trigger = trigger_runner.Trigger
+StopTraining = trigger_runner.StopTraining
+
+
+@configurable.register
+class Learner(tf.Module):
+    """Trains an agent on a dataset, many steps per TensorFlow call.
+
+        with Learner(root_dir, train_step, agent, dataset_fn, triggers=[...]) as learner:
+            while learner.stop_reason is None and learner.train_step_numpy < 100_000:
+                collect_actor.run()
+                loss = learner.run(iterations=50).loss
+
+    `run(iterations=k)` pulls k batches and trains on them inside one graph, whatever k is, and
+    traces nothing again. Two graphs are kept: one without any summary operation, and one that
+    records summaries, used only around the steps where `train_step % summary_interval == 0`.
+
+    Construction creates all variables (by tracing, which takes no data), restores the newest
+    readable checkpoint of `<root_dir>/train/checkpoints`, and tells the triggers the step to count
+    from. After every `run` each trigger is called in order with the train step. A trigger may have
+
+    - `set_start(train_step)`: called when it joins the learner, after the restore;
+    - `on_start(train_step)`: called once, before the first training it takes part in;
+    - `on_stop(train_step)`: called once, by `close`.
+
+    A trigger that raises ends training: a checkpoint is saved, then `errors.TriggerError` names it.
+    One that raises `StopTraining` sets `stop_reason`; the others still run and `run` returns.
+    """
+
+    def __init__(
+        self,
+        root_dir: str,
+        train_step: tf.Variable,
+        agent: tf_agent.TFAgent,
+        experience_dataset_fn: Callable[[], tf.data.Dataset] | None = None,
+        after_train_strategy_step_fn: Callable[..., None] | None = None,
+        triggers: Sequence[Trigger] | None = None,
+        checkpoint_interval: int = 100000,
+        summary_interval: int = 1000,
+        max_checkpoints_to_keep: int | None = 3,
+        use_kwargs_in_agent_train: bool = False,
+        strategy: tf.distribute.Strategy | None = None,
+        run_optimizer_variable_init: bool = True,
+        use_reverb_v2: bool = False,
+        direct_sampling: bool = False,
+        experience_dataset_options: tf.distribute.InputOptions | None = None,
+        strategy_run_options: tf.distribute.RunOptions | None = None,
+        summary_root_dir: str | None = None,
+        *,
+        checkpoint_items: Mapping[str, Any] | None = None,
+        sample_timeout_message: Callable[[], str] | None = None,
+    ):
+        """Builds everything that training needs, and restores what an earlier run left.
+
+        Args:
+          root_dir: Checkpoints and summaries go to `<root_dir>/train`.
+          train_step: Scalar integer variable that the agent increments.
+          agent: Trained in place; no attribute of it is replaced.
+          experience_dataset_fn: Makes the dataset of `(experience, sample_info)` batches. Not
+            needed if every `run` is given an iterator.
+          after_train_strategy_step_fn: `fn((experience, sample_info), loss_info)`, traced into the
+            graph after each train step, for example to update priorities.
+          triggers: Called as `trigger(train_step)` after each `run`; the list is copied.
+          checkpoint_interval: Train steps between checkpoints, checked after each `run`; 0 or less
+            saves none of its own accord.
+          summary_interval: Train steps between summaries; 0 writes none.
+          max_checkpoints_to_keep: Older checkpoints are deleted.
+          use_kwargs_in_agent_train: Experience is a dictionary of arguments of `agent.train`.
+          strategy: Distribution strategy; the current one by default.
+          run_optimizer_variable_init: Trace the train step during construction, so that optimizer
+            variables exist when a checkpoint is restored. Without it they are restored when the
+            first `run` creates them.
+          use_reverb_v2: Samples have the fields `data` and `info` instead of being a pair.
+          direct_sampling: Samples are experience alone.
+          experience_dataset_options: Passed to `strategy.distribute_datasets_from_function`.
+          strategy_run_options: Passed to each `strategy.run`.
+          summary_root_dir: Summaries go to `<summary_root_dir>/train` instead.
+          checkpoint_items: Further trackables saved in the same checkpoints, by name. A checkpoint
+            that holds nothing of one leaves it as it is.
+          sample_timeout_message: Called when the dataset ends, to say why no sample came.
+
+        Raises:
+          errors.CheckpointError: If there are checkpoints but none can be read, or the newest one
+            belongs to another agent.
+          ValueError: If a name in `checkpoint_items` is taken or not an identifier.
+        """
+        super().__init__(name="learner")
+        self._train_dir = os.path.join(root_dir, TRAIN_DIR)
+        self._summary_dir = os.path.join(summary_root_dir or root_dir, TRAIN_DIR)
+        self.train_step = train_step
+        self._agent = agent
+        self.strategy = strategy or tf.distribute.get_strategy()
+        self.after_train_strategy_step_fn = after_train_strategy_step_fn
+        self.use_kwargs_in_agent_train = use_kwargs_in_agent_train
+        self.summary_interval = int(summary_interval or 0)
+        self._use_reverb_v2 = use_reverb_v2
+        self._direct_sampling = direct_sampling
+        self._strategy_run_options = strategy_run_options
+        self._sample_timeout_message = sample_timeout_message
+        self._checkpoint_interval = checkpoint_interval
+        self._closed = False
+        # None until the first iteration shows whether the agent adds one to the train step.
+        self._steps_by_one: bool | None = None
+        items = _checked_items(checkpoint_items)
+
+        if self.summary_interval:
+            self.train_summary_writer = tf.summary.create_file_writer(
+                self._summary_dir, flush_millis=10000
+            )
+        else:
+            self.train_summary_writer = tf.summary.create_noop_writer()
+        self._recording_loop = train_loop.TrainLoop(self._step_of_loop, self._sum_over_replicas)
+        self._quiet_loop = train_loop.TrainLoop(self._step_of_loop, self._sum_over_replicas)
+
+        self._dataset = None
+        self._experience_iterator = None
+        if experience_dataset_fn:
+            with self.strategy.scope():
+                self._dataset = self._distribute(experience_dataset_fn, experience_dataset_options)
+                self._experience_iterator = iter(self._dataset)
+
+        with self._context():
+            agent.initialize()
+            if run_optimizer_variable_init:
+                self._create_variables()
+            else:
+                logging.warning(
+                    "Optimizer variables are restored only once the first run made them."
+                )
+            self._checkpointer = checkpoints.Checkpointer(
+                os.path.join(self._train_dir, POLICY_CHECKPOINT_DIR),
+                max_to_keep=max_checkpoints_to_keep,
+                agent=agent,
+                train_step=train_step,
+                **items,
+            )
+            self._checkpointer.initialize_or_restore()
+
+        self._runner = trigger_runner.TriggerRunner((), self._save_after_failure)
+        self._checkpoint_trigger: Trigger | None = None
+        for trigger in triggers or ():
+            self.add_trigger(trigger)
+        if checkpoint_interval > 0:
+            self._checkpoint_trigger = interval_trigger.IntervalTrigger(
+                checkpoint_interval, self.save_checkpoint, start=self.train_step.numpy()
+            )
+            self.triggers.append(self._checkpoint_trigger)
+        else:
+            logging.warning(
+                "checkpoint_interval=%d: no checkpoint is saved on the way; if this process dies, "
+                "its training is lost.",
+                checkpoint_interval,
+            )
+
+    @property
+    def triggers(self) -> list[Trigger]:
+        """The triggers in the order of their calls; the learner's own checkpoint is the last."""
+        return self._runner.triggers
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why a trigger asked to stop; None as long as none has."""
+        return self._runner.stop_reason
+
+    @property
+    def train_step_numpy(self) -> np.ndarray:
+        """The train step now, as a NumPy scalar."""
+        return self.train_step.numpy()
+
+    @property
+    def restored_from(self) -> str | None:
+        """Path prefix of the checkpoint this learner continues from; None after a fresh start."""
+        return self._checkpointer.restored_from
+
+    def add_trigger(self, trigger: Trigger) -> None:
+        """Adds a trigger behind the others, but before the learner's own checkpoint."""
+        if hasattr(trigger, "set_start"):
+            trigger.set_start(self.train_step.numpy())
+        at_end = not self.triggers or self.triggers[-1] is not self._checkpoint_trigger
+        self.triggers.insert(len(self.triggers) - (not at_end), trigger)
+
+    def save_checkpoint(self) -> str | None:
+        """Saves `ckpt-<train step>` now, whatever the interval; returns its path prefix."""
+        return self._checkpointer.save(self.train_step)
+
+    def run(
+        self, iterations: int = 1, iterator: Any | None = None, parallel_iterations: int = 10
+    ) -> tf_agent.LossInfo:
+        """Trains `iterations` times, then calls the triggers.
+
+        Blocks while the dataset has no batch to give.
+
+        Args:
+          iterations: Number of batches to train on, at least 1.
+          iterator: Where the batches come from, instead of the learner's own dataset.
+          parallel_iterations: Passed to the graph's loop; another value traces another loop.
+
+        Returns:
+          The losses of the last iteration, summed over replicas and over their own dimensions.
+
+        Raises:
+          errors.ReplayTimeoutError: If the dataset ended. Its iterator is made anew, so that a
+            later `run` waits again. The iteration that got no batch may have counted in the train
+            step, since the graph does not wait for the batch to increment it.
+          errors.TriggerError: If a trigger raised.
+        """
+        if iterations < 1:
+            # An AssertionError because callers written for TF-Agents expect that.
+            raise AssertionError(f"Iterations must be greater or equal to 1, was {iterations}")
+        if self._closed:
+            raise errors.ActorLearnerError("this learner is closed: make another one to train on")
+        own_iterator = iterator is None
+        if own_iterator:
+            if self._experience_iterator is None:
+                raise ValueError(
+                    "the learner was made without experience_dataset_fn: pass an iterator to run()"
+                )
+            iterator = self._experience_iterator
+        with self._context():
+            step = self.train_step.numpy()
+            self._runner.start(step)
+            try:
+                loss_info, step = self._train(
+                    step, iterations, iterator, parallel_iterations, bind=own_iterator
+                )
+            except (tf.errors.OutOfRangeError, StopIteration) as error:
+                if own_iterator:
+                    self._experience_iterator = iter(self._dataset)
+                raise self.replay_timeout(error) from error
+            self._runner.call(step)
+        return loss_info
+
+    def loss(
+        self,
+        experience_and_sample_info: ExperienceAndSampleInfo | None = None,
+        reduce_op: tf.distribute.ReduceOp = tf.distribute.ReduceOp.SUM,
+    ) -> tf_agent.LossInfo:
+        """Computes the loss of one batch without training on it.
+
+        Args:
+          experience_and_sample_info: The batch; the next one of the dataset by default.
+          reduce_op: How losses are combined over replicas.
+        """
+        with self._context():
+            if experience_and_sample_info is None:
+                experience_and_sample_info = self._split(next(self._experience_iterator))
+            return self._loss(experience_and_sample_info, reduce_op)
+
+    def single_train_step(self, iterator: Any) -> tf_agent.LossInfo:
+        """Trains on the next batch of `iterator`; traced into the graphs that `run` calls."""
+        experience, sample_info = self._split(next(iterator))
+        loss_info = self._run_on_replicas(self._agent_train, experience)
+        self._after_train(experience, sample_info, loss_info)
+        return loss_info
+
+    def replay_timeout(self, error: Exception) -> errors.ReplayTimeoutError:
+        """The error to raise when the dataset ended with `error`."""
+        if self._sample_timeout_message is not None:
+            return errors.ReplayTimeoutError(self._sample_timeout_message())
+        return errors.ReplayTimeoutError(
+            f"the experience dataset ended at train step {self.train_step.numpy()} "
+            f"({type(error).__name__}). From Reverb that means no sample came within the rate "
+            "limiter's timeout: is anything writing to the table, and has it reached its minimum "
+            "size? A finite dataset needs .repeat()."
+        )
+
+    def close(self) -> None:
+        """Calls the triggers' `on_stop`, flushes and closes the summaries; later calls do nothing.
+
+        Raises:
+          errors.TriggerError: If an `on_stop` raised; the others were called all the same.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            with self._context():
+                self._runner.stop(self.train_step.numpy())
+        finally:
+            self.train_summary_writer.flush()
+            self.train_summary_writer.close()
+
+    def __enter__(self) -> Learner:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    # Construction.
+
+    def _distribute(self, dataset_fn, options) -> Any:
+        return self.strategy.distribute_datasets_from_function(
+            lambda _: dataset_fn(), options=options
+        )
+
+    def _create_variables(self) -> None:
+        if self._experience_iterator is not None:
+            # Recording first: functions inside the agent are traced once for both graphs, and their
+            # summaries, which look at the step themselves, must not be left out of them.
+            loop = self._recording_loop if self.summary_interval else self._quiet_loop
+            with contextlib.nullcontext() if self.summary_interval else tf.summary.record_if(False):
+                loop.trace(self._experience_iterator)
+            return
+        specs = tensor_spec.add_outer_dims_nest(
+            self._agent.training_data_spec, (None, self._agent.train_sequence_length)
+        )
+        if self.use_kwargs_in_agent_train:
+            specs = dict(experience=specs)
+        train = tf.function(
+            lambda experience: self._run_on_replicas(self._agent_train, experience), autograph=False
+        )
+        train.get_concrete_function(specs)
+
+    @contextlib.contextmanager
+    def _context(self) -> Iterator[None]:
+        """Summaries, placement and strategy as the agent and the triggers expect them."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.train_summary_writer.as_default())
+            stack.enter_context(tf.summary.record_if(self._summary_is_due))
+            if not tf.config.get_soft_device_placement():
+                tf.config.set_soft_device_placement(True)
+                stack.callback(tf.config.set_soft_device_placement, False)
+            stack.enter_context(self.strategy.scope())
+            yield
+
+    def _summary_is_due(self) -> tf.Tensor:
+        if not self.summary_interval:
+            return tf.constant(False)
+        return tf.equal(self.train_step % self.summary_interval, 0)
+
+    # Training.
+
+    def _train(
+        self, step: np.ndarray, iterations: int, iterator: Any, parallel_iterations: int, bind: bool
+    ) -> tuple[Any, np.ndarray]:
+        """Trains `iterations` times from `step`; returns the last losses and the step after."""
+
+        def run(stretch: train_loop.Stretch) -> tuple[Any, np.ndarray]:
+            loop = self._recording_loop if stretch.records else self._quiet_loop
+            with contextlib.nullcontext() if stretch.records else tf.summary.record_if(False):
+                losses = loop.run(stretch.iterations, iterator, parallel_iterations, bind=bind)
+            return losses, self.train_step.numpy()
+
+        if not self.summary_interval:
+            return run(train_loop.Stretch(False, iterations))
+        losses = None
+        while iterations:
+            for stretch in self._plan(int(step), iterations):
+                before = step
+                losses, step = run(stretch)
+                iterations -= stretch.iterations
+                if step - before == stretch.iterations:
+                    self._steps_by_one = self._steps_by_one is not False
+                elif self._steps_by_one is not False:
+                    self._steps_by_one = False
+                    break  # The plan counted wrong: make another.
+        return losses, step
+
+    def _plan(self, step: int, iterations: int) -> list[train_loop.Stretch]:
+        if self._steps_by_one is None:
+            first = [train_loop.Stretch(True, 1)]
+            rest = iterations - 1
+            if not rest:
+                return first
+            return first + train_loop.plan_stretches(step + 1, rest, self.summary_interval)
+        if not self._steps_by_one:
+            # Which iteration will meet a multiple is unknown: the graph has to look every time.
+            return [train_loop.Stretch(True, iterations)]
+        return train_loop.plan_stretches(step, iterations, self.summary_interval)
+
+    def _step_of_loop(self, iterator: Any) -> Any:
+        return self.single_train_step(iterator)  # Looked up late: subclasses may override it.
+
+    def _split(self, sample: Any) -> tuple[Any, Any]:
+        if self._direct_sampling:
+            return sample, None
+        if self._use_reverb_v2:
+            return sample.data, sample.info
+        experience, sample_info = sample
+        return experience, sample_info
+
+    def _run_on_replicas(self, fn: Callable[..., Any], experience: Any) -> Any:
+        if self.use_kwargs_in_agent_train:
+            return self.strategy.run(fn, kwargs=experience, options=self._strategy_run_options)
+        return self.strategy.run(fn, args=(experience,), options=self._strategy_run_options)
+
+    def _after_train(self, experience: Any, sample_info: Any, loss_info: Any) -> None:
+        if not self.after_train_strategy_step_fn:
+            return
+        sample = (experience, sample_info)
+        arguments = (
+            dict(kwargs=dict(experience=sample, loss_info=loss_info))
+            if self.use_kwargs_in_agent_train
+            else dict(args=(sample, loss_info))
+        )
+        self.strategy.run(
+            self.after_train_strategy_step_fn, options=self._strategy_run_options, **arguments
+        )
+
+    # AutoGraph must not go into an agent: it is slow there, and agents do not need it.
+    @tf.autograph.experimental.do_not_convert
+    def _agent_train(self, *args: Any, **kwargs: Any) -> tf_agent.LossInfo:
+        return self._agent.train(*args, **kwargs)
+
+    @tf.autograph.experimental.do_not_convert
+    def _agent_loss(self, *args: Any, **kwargs: Any) -> tf_agent.LossInfo:
+        return self._agent.loss(*args, **kwargs)
+
+    @tf.function
+    def _loss(self, experience_and_sample_info: Any, reduce_op: tf.distribute.ReduceOp) -> Any:
+        experience, sample_info = experience_and_sample_info
+        loss_info = self._run_on_replicas(self._agent_loss, experience)
+        self._after_train(experience, sample_info, loss_info)
+        return self._reduce(loss_info, reduce_op)
+
+    def _sum_over_replicas(self, loss_info: Any) -> Any:
+        return self._reduce(loss_info, tf.distribute.ReduceOp.SUM)
+
+    def _reduce(self, loss_info: Any, reduce_op: tf.distribute.ReduceOp) -> Any:
+        def reduce_leaf(loss):
+            one = loss.values[0] if isinstance(loss, tf.distribute.DistributedValues) else loss
+            rank = one.shape.rank if tf.is_tensor(one) else None
+            axis = tuple(range(rank)) if rank else None
+            return self.strategy.reduce(reduce_op, loss, axis=axis)
+
+        return tf.nest.map_structure(reduce_leaf, loss_info)
+
+    def _save_after_failure(self) -> str:
+        if self._checkpoint_interval <= 0:
+            return f"no checkpoint was saved (checkpoint_interval={self._checkpoint_interval})"
+        try:
+            return f"a checkpoint was saved first: {self.save_checkpoint()}"
+        except Exception as error:  # The trigger's own error must still reach the caller.
+            logging.exception("Saving a checkpoint after a trigger failed.")
+            return f"a checkpoint could not be saved either ({type(error).__name__}: {error})"
+
+
+def _checked_items(items: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    items = dict(items or {})
+    for name in items:
+        if name in ("agent", "train_step", "save_counter", "ckpt_dir", "max_to_keep"):
+            raise ValueError(f"checkpoint_items[{name!r}]: the name is taken; choose another")
+        if not name.isidentifier():
+            raise ValueError(f"checkpoint_items[{name!r}]: the name must be an identifier")
+    return items

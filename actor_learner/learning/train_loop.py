@@ -1,0 +1,162 @@
+"""Many train steps as one TensorFlow call, and the plan of which calls record summaries."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, NamedTuple
+
+import tensorflow as tf
+
+# A call costs about as much as a few train steps, a recording graph a few percent per step: a quiet
+# stretch shorter than this is cheaper inside the neighbouring recording call.
+_SHORTEST_QUIET_STRETCH = 16
+
+
+class Stretch(NamedTuple):
+    """Consecutive train iterations that one graph call runs."""
+
+    records: bool
+    iterations: int
+
+
+def plan_stretches(first_step: int, iterations: int, summary_interval: int) -> list[Stretch]:
+    """Splits iterations into calls of the quiet and of the recording graph.
+
+    A summary is due where `train_step % summary_interval == 0`. An agent may write summaries before
+    it increments the train step or after, so the iteration that starts at step t can record if t or
+    t + 1 is a multiple. Whether it does is decided in the recording graph by the step's value;
+    the plan only has to keep every iteration that could record out of the quiet graph.
+
+    Args:
+      first_step: The train step before the first iteration; each iteration adds one.
+      iterations: How many iterations to plan, at least 1.
+      summary_interval: Steps between summaries, at least 1.
+
+    Returns:
+      Stretches that add up to `iterations`: one if no summary is due.
+    """
+    stretches: list[Stretch] = []
+
+    def add(records: bool, count: int) -> None:
+        if stretches and stretches[-1].records == records:
+            count += stretches.pop().iterations
+        stretches.append(Stretch(records, count))
+
+    done = 0
+    while done < iterations:
+        offset = (first_step + done) % summary_interval
+        quiet = min(0 if offset == 0 else summary_interval - 1 - offset, iterations - done)
+        done += quiet
+        recording = 0
+        if done < iterations:
+            recording = 1 if offset == 0 else 2
+            if summary_interval - 2 < _SHORTEST_QUIET_STRETCH:
+                recording = iterations - done  # Every later gap is too short to be worth a call.
+            recording = min(recording, iterations - done)
+        done += recording
+        short = quiet < _SHORTEST_QUIET_STRETCH and (recording or stretches)
+        if quiet:
+            add(bool(short), quiet)
+        if recording:
+            add(True, recording)
+    return stretches
+
+
+class TrainLoop:
+    """Runs a train step k times in one call of a graph that holds one copy of it.
+
+    The step is traced once per type of iterator, in the summary and strategy context of the first
+    call; any number of iterations then runs without tracing again. `parallel_iterations` is an
+    attribute of the graph: another value builds another loop around the same traced step.
+    """
+
+    def __init__(self, step: Callable[[Any], Any], reduce: Callable[[Any], Any]):
+        """Wraps a train step.
+
+        Args:
+          step: Takes an iterator, pulls one batch, trains, returns a nest of losses.
+          reduce: Reduces the losses of the last iteration over replicas.
+        """
+        self.trace_count = 0  # How often the train step was traced.
+        self._step = step
+        self._reduce = reduce
+        # AutoGraph stays on here because a caller's after-train function may rely on it.
+        self._traced_step = tf.function(self._count_and_step)
+        self._loop = tf.function(self._build_loop, autograph=False)
+        self._bound: dict[int, Callable[[tf.Tensor], Any]] = {}  # By parallel_iterations.
+        self._bound_iterator: Any = None
+
+    def trace(self, iterator: Any) -> None:
+        """Traces the train step, which creates its variables, and takes nothing from `iterator`."""
+        self._traced_step.get_concrete_function(iterator)
+
+    def run(
+        self, iterations: int, iterator: Any, parallel_iterations: int, *, bind: bool = False
+    ) -> Any:
+        """Trains `iterations` times; returns the reduced losses of the last one.
+
+        Args:
+          iterations: At least 1.
+          iterator: Gives the batches.
+          parallel_iterations: Passed to the graph's loop.
+          bind: The iterator will be passed again and again: build it into the loop. This saves the
+            matching of its structure in every call, which costs as much as a small train step.
+        """
+        if tf.config.functions_run_eagerly():
+            for _ in range(iterations):
+                losses = self._step(iterator)
+            return self._reduce(losses)
+        count = tf.constant(iterations, tf.int64)
+        if bind and isinstance(iterator, tf.data.Iterator):
+            return self._bind(iterator, parallel_iterations)(count)
+        return self._loop(count, iterator, parallel_iterations)
+
+    def _bind(self, iterator: Any, parallel_iterations: int) -> Callable[[tf.Tensor], Any]:
+        if iterator is not self._bound_iterator:
+            self._bound.clear()
+            self._bound_iterator = iterator
+        if parallel_iterations not in self._bound:
+            loop = tf.function(
+                lambda count: self._build_loop(count, iterator, parallel_iterations),
+                autograph=False,
+            )
+            self._bound[parallel_iterations] = loop.get_concrete_function(
+                tf.TensorSpec([], tf.int64)
+            )
+        return self._bound[parallel_iterations]
+
+    def _count_and_step(self, iterator: Any) -> Any:
+        self.trace_count += 1
+        return self._step(iterator)
+
+    def _build_loop(self, iterations: tf.Tensor, iterator: Any, parallel_iterations: int) -> Any:
+        # The shapes come from the traced step itself, so no iteration has to be unrolled for them.
+        outputs = self._traced_step.get_concrete_function(iterator).outputs
+        nests = []
+
+        def body(count, *_):
+            losses = self._traced_step(iterator)
+            nests.append(losses)
+            return (count + 1, *_tensors(losses))
+
+        count = tf.constant(0, tf.int64)
+        initial = [tf.zeros(_smallest(output.shape), output.dtype) for output in outputs]
+        _, *final = tf.while_loop(
+            cond=lambda count, *_: count < iterations,
+            body=body,
+            loop_vars=(count, *initial),
+            shape_invariants=(count.shape, *[output.shape for output in outputs]),
+            parallel_iterations=parallel_iterations,
+        )
+        values = iter(final)
+        # Only replaces leaves: values of several replicas keep their type.
+        flat = tf.nest.flatten(nests[-1], expand_composites=True)
+        flat = [leaf if leaf is None else next(values) for leaf in flat]
+        return self._reduce(tf.nest.pack_sequence_as(nests[-1], flat, expand_composites=True))
+
+
+def _tensors(nest: Any) -> list[tf.Tensor]:
+    return [leaf for leaf in tf.nest.flatten(nest, expand_composites=True) if leaf is not None]
+
+
+def _smallest(shape: tf.TensorShape) -> list[int]:
+    return [] if shape.rank is None else [size or 0 for size in shape.as_list()]

@@ -1,0 +1,92 @@
+"""Calls a learner's triggers, and turns what they raise into a stop or an error that names them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Callable
+
+from absl import logging
+
+from actor_learner import errors
+
+Trigger = Callable[[Any], None]
+
+
+class StopTraining(Exception):
+    """Raised by a trigger to ask for the end of training; not a failure."""
+
+    def __init__(self, reason: str):
+        super().__init__(reason)
+        self.reason = reason
+
+
+class TriggerRunner:
+    """Calls triggers in the order of the list, and their optional hooks once each.
+
+    Attributes:
+      triggers: The triggers, in the order of their calls.
+      stop_reason: Why the first `StopTraining` was raised; None as long as none was.
+    """
+
+    def __init__(self, triggers: Iterable[Trigger], save: Callable[[], str]):
+        """Copies the list.
+
+        Args:
+          triggers: Called as `trigger(train_step)`.
+          save: Called when a trigger raised, before the error goes on; saves what it can and
+            returns a clause that says what it did.
+        """
+        self.triggers = list(triggers)
+        self.stop_reason: str | None = None
+        self._save = save
+        self._started: list[Trigger] = []
+        self._stopped = False
+
+    def start(self, train_step: Any) -> None:
+        """Calls `on_start` of each trigger that has it and was not started before."""
+        new = [t for t in self.triggers if not any(t is other for other in self._started)]
+        self._started.extend(new)
+        self._call_hook("on_start", new, train_step)
+
+    def call(self, train_step: Any) -> None:
+        """Calls each trigger; stops at the first that raises anything but `StopTraining`."""
+        for trigger in list(self.triggers):
+            self._call(trigger, trigger, train_step)
+
+    def stop(self, train_step: Any) -> None:
+        """Calls `on_stop` of each trigger that has it; later calls do nothing."""
+        if not self._stopped:
+            self._stopped = True
+            self._call_hook("on_stop", list(self.triggers), train_step)
+
+    def _call_hook(self, hook: str, triggers: list[Trigger], train_step: Any) -> None:
+        """Calls all of them, even if one raises; then raises the first failure."""
+        failure = None
+        for trigger in triggers:
+            if hasattr(trigger, hook):
+                try:
+                    self._call(trigger, getattr(trigger, hook), train_step, f" in {hook}")
+                except errors.TriggerError as error:
+                    failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def _call(
+        self, trigger: Trigger, call: Callable[[Any], None], train_step: Any, where: str = ""
+    ) -> None:
+        try:
+            call(train_step)
+        except StopTraining as stop:
+            self.stop_reason = self.stop_reason or stop.reason
+            logging.info("%s asks to stop training: %s", _name(trigger), stop.reason)
+        except Exception as error:
+            index = next(i for i, other in enumerate(self.triggers) if other is trigger)
+            raise errors.TriggerError(
+                f"trigger {index} ({_name(trigger)}) raised {type(error).__name__}{where} at train "
+                f"step {train_step}: {error}\nTraining stopped; {self._save()}."
+            ) from error
+
+
+def _name(trigger: Trigger) -> str:
+    trigger = getattr(trigger, "func", trigger)  # What a functools.partial calls.
+    return getattr(trigger, "__qualname__", None) or type(trigger).__name__

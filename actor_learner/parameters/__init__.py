@@ -1,0 +1,1 @@
+"""Parameters: how the variables of a policy travel from the learner to the actors."""

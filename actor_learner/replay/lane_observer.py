@@ -1,0 +1,152 @@
+"""Writes lane-batched items: one Reverb item per batched step, whatever the number of lanes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable
+
+import numpy as np
+import reverb
+from reverb import structured_writer
+from tf_agents.trajectories import trajectory as trajectory_lib
+
+from actor_learner import configurable, errors
+from actor_learner.replay import rows, server
+
+
+@configurable.register
+class LaneObserver:
+    """Appends each step of all lanes as one row; each window of rows becomes one item.
+
+    Items hold `[window, lanes, ...]`, overlap by all but one row and share their data, so that an
+    observation is stored once. Episode ends inside a window are left to the reader
+    (`datasets.lane_transitions`), which knows which transitions are valid.
+
+    A call blocks only when `max_in_flight_items` items are unconfirmed by the server.
+
+    Args:
+      client: Client of the replay server.
+      table_name: Table that gets the items; its signature must be `layout.signature(window)`.
+      data_spec: Spec of one step of one lane, usually `agent.collect_data_spec`.
+      num_lanes: Lanes per step.
+      window: Rows per item: 2 for one-step transitions, n + 1 for n-step ones.
+      max_in_flight_items: Items that may be unconfirmed before a call waits.
+      flush_seconds: Items are pushed to the server at least this often while steps come in.
+      timeout_seconds: How long a call may wait for the server.
+      version: Returns the train step of the policy that acts; items carry it.
+    """
+
+    def __init__(
+        self,
+        client: reverb.Client,
+        table_name: str,
+        data_spec: Any,
+        num_lanes: int,
+        window: int = 2,
+        *,
+        max_in_flight_items: int = 50,
+        flush_seconds: float = 1.0,
+        timeout_seconds: float = 60.0,
+        version: Callable[[], int] | None = None,
+    ) -> None:
+        if window < 2:
+            raise ValueError(f"a window needs at least 2 rows, got {window}")
+        self._client = client
+        self._table_name = table_name
+        self._layout = rows.RowLayout(data_spec, num_lanes)
+        self._window = window
+        self._max_in_flight_items = max_in_flight_items
+        self._flush_seconds = flush_seconds
+        self._timeout_ms = int(timeout_seconds * 1000)
+        self._version = version or (lambda: 0)
+        reference = structured_writer.create_reference_step(dict.fromkeys(self._layout.columns))
+        self._pattern = {name: reference[name][-window:] for name in self._layout.columns}
+        self._writer: reverb.StructuredWriter | None = None
+        self._checked = False
+        self._unflushed = 0
+        self._last_flush = time.monotonic()
+        self._check_table(timeout_seconds)
+
+    @property
+    def layout(self) -> rows.RowLayout:
+        return self._layout
+
+    def __call__(self, trajectory: trajectory_lib.Trajectory) -> None:
+        """Appends one step, leaves `[lanes, ...]`, or without lanes if there is only one."""
+        if self._layout.num_lanes == 1 and np.ndim(trajectory.step_type) == 0:
+            trajectory = rows.tree.map_structure(lambda leaf: np.asarray(leaf)[None], trajectory)
+        if not self._checked:
+            self._layout.check(trajectory, self._table_name)
+            self._checked = True
+        if self._writer is None:
+            config = structured_writer.create_config(self._pattern, self._table_name)
+            self._writer = self._client.structured_writer([config])
+        self._writer.append(self._layout.row(trajectory, self._version()))
+        self._unflushed += 1
+        if self._unflushed >= self._max_in_flight_items:
+            self._flush(self._max_in_flight_items)
+        elif time.monotonic() - self._last_flush >= self._flush_seconds:
+            self._flush(0)
+
+    def flush(self) -> None:
+        """Waits until the server has confirmed every item.
+
+        Raises:
+          errors.ReplayTimeoutError: If that takes longer than `timeout_seconds`.
+        """
+        self._flush(0)
+
+    def reset(self) -> None:
+        """Confirms what was written and begins anew: no window spans the call."""
+        if self._writer is not None:
+            self._flush(0)
+            self._writer.end_episode(clear_buffers=True, timeout_ms=self._timeout_ms)
+
+    def close(self) -> None:
+        """Confirms what was written and gives the writer up; safe to call twice."""
+        if self._writer is not None:
+            try:
+                self._flush(0)
+            finally:
+                self._writer = None
+
+    def _flush(self, remaining: int) -> None:
+        if self._writer is None:
+            return
+        try:
+            self._writer.flush(remaining, self._timeout_ms)
+        except reverb.errors.ReverbError as error:
+            state = server.table_state(self._client, self._table_name, timeout_seconds=5.0)
+            raise errors.ReplayTimeoutError(
+                f"an actor has waited {self._timeout_ms / 1000:g} s for the replay server to take "
+                f"its items: {state.describe()}"
+            ) from error
+        self._unflushed = 0
+        self._last_flush = time.monotonic()
+
+    def _check_table(self, timeout_seconds: float) -> None:
+        """Refuses a table that is made for other data, before a single row is written."""
+        try:
+            tables = self._client.server_info(timeout=max(1, int(timeout_seconds)))
+        except reverb.errors.ReverbError as error:
+            raise errors.ReplayTimeoutError(
+                f"no answer from the replay server within {timeout_seconds:g} s: is it running? "
+                f"({error})"
+            ) from error
+        if self._table_name not in tables:
+            raise errors.ReplayError(
+                f"the replay server has no table '{self._table_name}', only {sorted(tables)}"
+            )
+        signature = tables[self._table_name].signature
+        expected = self._layout.signature(self._window)
+        if signature is None:
+            raise errors.SpecMismatchError(
+                f"table '{self._table_name}' has no signature; make it with "
+                "signature=RowLayout(data_spec, num_lanes).signature(window)"
+            )
+        if not isinstance(signature, dict) or signature != expected:
+            raise errors.SpecMismatchError(
+                f"table '{self._table_name}' holds other data than this actor writes.\n"
+                f"  table: {signature}\n  actor: {expected}\n"
+                "The run's environment, agent, lanes or n_step differ from the actor's."
+            )

@@ -1,0 +1,289 @@
+"""`curve.png`: what a run, or several seeds of it, learned."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from actor_learner.reporting import atomic, formatting
+from actor_learner.reporting import logger as logger_lib
+
+if TYPE_CHECKING:
+    from matplotlib import axes, figure
+
+_RETURN = "#7a8aa6"
+_EVALUATION = "#c2410c"
+_TARGET = "#15803d"
+_INK = "#1f2937"
+_FAINT = "#d7dce5"
+_LABELS = ("#c2410c", "#1d4ed8", "#15803d", "#7e22ce", "#b45309", "#0e7490")
+_TOP_TICKS = 6
+_GRID_POINTS = 400
+
+
+def draw_curve(
+    rows: Sequence[logger_lib.Row],
+    path: str | os.PathLike,
+    title: str,
+    target_return: float | None = None,
+) -> None:
+    """Draws one run: the return while training, evaluations as mean ± std, and the target.
+
+    The lower axis counts environment steps, the upper one shows the wall-clock time at which they
+    were reached. Rows without a finished episode leave an empty, labelled picture. The file
+    replaces an older one only when complete.
+    """
+    drawing, ax = _new_figure(title)
+    steps, returns = _series(rows, "return")
+    evaluated_at, evaluations = _series(rows, "eval_return")
+    if steps.size:
+        low_steps, low = _series(rows, "min_return")
+        high_steps, high = _series(rows, "max_return")
+        if np.array_equal(low_steps, high_steps) and low.size:
+            ax.fill_between(low_steps, low, high, color=_RETURN, alpha=0.13, linewidth=0, zorder=1)
+        ax.plot(
+            steps, returns, color=_RETURN, linewidth=1.2, zorder=2, label="training (recent mean)"
+        )
+    if evaluated_at.size:
+        spread = np.array([float(r.get("eval_return_std", 0.0)) for r in _finite_rows(rows)])
+        ax.fill_between(
+            evaluated_at,
+            evaluations - spread,
+            evaluations + spread,
+            color=_EVALUATION,
+            alpha=0.15,
+            linewidth=0,
+            zorder=3,
+        )
+        ax.errorbar(
+            evaluated_at,
+            evaluations,
+            yerr=spread,
+            color=_EVALUATION,
+            linewidth=1.8,
+            elinewidth=0.8,
+            marker="o",
+            markersize=4.5,
+            markeredgecolor="white",
+            markeredgewidth=0.8,
+            zorder=4,
+            label="evaluation (mean ± std)",
+        )
+    _finish(ax, target_return, empty=not steps.size and not evaluated_at.size)
+    _add_time_axis(ax, rows)
+    _save(drawing, path)
+
+
+def draw_seed_bands(
+    runs: Mapping[str, Sequence[Sequence[logger_lib.Row]]],
+    path: str | os.PathLike,
+    title: str,
+    target: float | None = None,
+    *,
+    value: str = "eval_return",
+) -> None:
+    """Draws, for each label, the median of `value` over seeds, with the band from worst to best.
+
+    Args:
+      runs: For each label, the rows of each seed.
+      path: The file to write; it replaces an older one only when complete.
+      title: Printed above.
+      target: Drawn as a dashed line.
+      value: The key to draw. Seeds that never report it are left out, and the legend says how many
+        are drawn. A seed that ended early, as one that reached its target does, keeps its last
+        value; a dot marks where it ended.
+    """
+    drawing, ax = _new_figure(title)
+    empty = True
+    for index, (label, seeds) in enumerate(runs.items()):
+        series = [pair for pair in (_series(rows, value) for rows in seeds) if pair[0].size]
+        if not series:
+            continue
+        empty = False
+        color = _LABELS[index % len(_LABELS)]
+        grid, values = _on_common_grid(series)  # [points], [seeds, points]
+        seen = f"{len(series)} of {len(seeds)}" if len(series) < len(seeds) else str(len(seeds))
+        noun = "seed" if len(seeds) == 1 else "seeds"
+        ax.fill_between(
+            grid, values.min(axis=0), values.max(axis=0), color=color, alpha=0.15, linewidth=0
+        )
+        ax.plot(
+            grid,
+            np.median(values, axis=0),
+            color=color,
+            linewidth=2.0,
+            label=f"{label} ({seen} {noun})",
+        )
+        ends = np.array([(steps[-1], returns[-1]) for steps, returns in series])
+        ax.plot(
+            ends[:, 0],
+            ends[:, 1],
+            linestyle="none",
+            marker="o",
+            markersize=4.5,
+            color=color,
+            markeredgecolor="white",
+            markeredgewidth=0.8,
+            zorder=4,
+        )
+    _finish(
+        ax,
+        target,
+        empty=empty,
+        y_label=_y_label(value),
+        legend_title="median, and worst to best seed\n(a dot where a seed ended)",
+    )
+    _save(drawing, path)
+
+
+def _y_label(value: str) -> str:
+    return {"eval_return": "evaluation return", "return": "return"}.get(value, value)
+
+
+def _finite_rows(rows: Sequence[logger_lib.Row], key: str = "eval_return") -> list[logger_lib.Row]:
+    return [
+        row
+        for row in rows
+        if key in row and "environment_steps" in row and math.isfinite(float(row[key]))
+    ]
+
+
+def _series(rows: Sequence[logger_lib.Row], key: str) -> tuple[np.ndarray, np.ndarray]:
+    """Environment steps and the finite values of `key`, each [points]."""
+    chosen = _finite_rows(rows, key)
+    steps = np.array([float(row["environment_steps"]) for row in chosen])
+    return steps, np.array([float(row[key]) for row in chosen])
+
+
+def _on_common_grid(
+    series: Sequence[tuple[np.ndarray, np.ndarray]],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Interpolates each seed onto shared steps [points]; values [seeds, points].
+
+    The grid starts where every seed has a value; beyond a seed's end its last value is kept.
+    """
+    start = max(steps[0] for steps, _ in series)
+    end = max(steps[-1] for steps, _ in series)
+    grid = np.linspace(start, end, _GRID_POINTS) if end > start else np.array([start])
+    return grid, np.stack([np.interp(grid, steps, values) for steps, values in series])
+
+
+def _new_figure(title: str) -> tuple[figure.Figure, axes.Axes]:
+    from matplotlib import figure
+    from matplotlib.backends import backend_agg
+
+    # Without pyplot: no global state, no display, and nothing to close.
+    drawing = figure.Figure(figsize=(8.0, 4.8), dpi=150, layout="constrained", facecolor="white")
+    drawing.get_layout_engine().set(w_pad=0.12, h_pad=0.12)
+    backend_agg.FigureCanvasAgg(drawing)
+    ax = drawing.add_subplot()
+    ax.set_title(title, loc="left", fontsize=13, fontweight="bold", color=_INK, pad=8)
+    return drawing, ax
+
+
+def _finish(
+    ax: axes.Axes,
+    target: float | None,
+    *,
+    empty: bool,
+    y_label: str = "return",
+    legend_title: str | None = None,
+) -> None:
+    from matplotlib import ticker
+
+    ax.set_xlabel("environment steps", color=_INK)
+    ax.set_ylabel(y_label, color=_INK)
+    ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _short_count(value)))
+    ax.grid(True, color=_FAINT, linewidth=0.6, zorder=0)
+    ax.set_axisbelow(True)
+    ax.tick_params(colors=_INK, labelsize=9, length=3)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        ax.spines[side].set_color(_FAINT)
+    if target is not None:
+        ax.axhline(
+            target,
+            color=_TARGET,
+            linestyle=(0, (5, 4)),
+            linewidth=1.3,
+            zorder=1.5,
+            label=f"target {target:g}",
+        )
+    if empty:
+        ax.set_xlim(0, 1)
+        ax.set_xticks([])
+        if target is None:
+            ax.set_yticks([])
+        else:
+            margin = 0.15 * max(1.0, abs(target))
+            ax.set_ylim(min(0.0, target) - margin, max(0.0, target) + margin)
+        ax.text(
+            0.5,
+            0.4,
+            "no finished episode yet",
+            transform=ax.transAxes,
+            ha="center",
+            va="center",
+            color=_RETURN,
+            fontsize=12,
+        )
+    else:
+        ax.set_xlim(left=0)
+        ax.margins(x=0.02)
+    handles, labels = ax.get_legend_handles_labels()
+    if handles:
+        order = sorted(range(len(labels)), key=lambda i: labels[i].startswith("target "))
+        ax.legend(
+            [handles[i] for i in order],
+            [labels[i] for i in order],
+            loc="best",
+            title=None if empty else legend_title,
+            title_fontproperties={"size": 8},
+            alignment="left",
+            fontsize=9,
+            labelcolor=_INK,
+            framealpha=0.9,
+            edgecolor=_FAINT,
+        )
+
+
+def _add_time_axis(ax: axes.Axes, rows: Sequence[logger_lib.Row]) -> None:
+    """Marks on the upper edge the wall-clock times at which steps were reached."""
+    steps, seconds = _series(rows, "seconds")
+    if steps.size < 2 or seconds[-1] <= seconds[0]:
+        return
+    ticks = _round_times(seconds[-1])
+    ticks = ticks[ticks >= seconds[0]]
+    top = ax.secondary_xaxis("top")
+    top.set_xticks(
+        np.interp(ticks, seconds, steps), labels=[formatting.duration(tick) for tick in ticks]
+    )
+    top.tick_params(colors=_RETURN, labelsize=8, length=3, pad=1)
+    top.spines["top"].set_visible(False)
+    top.set_xlabel("wall-clock time", fontsize=8, color=_RETURN, loc="left", labelpad=2)
+
+
+def _round_times(total: float) -> np.ndarray:
+    """At most `_TOP_TICKS` evenly spaced times up to `total` seconds, round on a clock."""
+    steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200]
+    step = next((s for s in steps if total / s <= _TOP_TICKS), None)
+    if step is None:
+        step = 86400 * math.ceil(total / 86400 / _TOP_TICKS)
+    return np.arange(step, total + 1e-9, step, dtype=float)
+
+
+def _short_count(value: float) -> str:
+    for factor, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= factor:
+            return f"{value / factor:g}{unit}"
+    return f"{value:g}"
+
+
+def _save(drawing: figure.Figure, path: str | os.PathLike) -> None:
+    with atomic.replacing(path) as temporary:
+        drawing.savefig(temporary, format="png")

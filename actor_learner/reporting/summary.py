@@ -1,0 +1,82 @@
+"""The last lines of a training run: what it reached, where it is, and what to type next."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shlex
+
+from actor_learner import errors
+from actor_learner.reporting import formatting
+from actor_learner.reporting import logger as logger_lib
+
+_HEADLINES = {
+    "completed": "Finished",
+    "target reached": "Target reached",
+    "interrupted": "Stopped",
+    "failed": "Failed",
+}
+
+
+def closing_lines(
+    *,
+    run_dir: str | os.PathLike,
+    best: logger_lib.Row | None,
+    environment_steps: int,
+    train_steps: int,
+    seconds: float,
+    status: str,
+    reason: str | None = None,
+    log_path: str | os.PathLike | None = None,
+) -> list[str]:
+    """What to print after training. Looks at nothing but its arguments.
+
+    Args:
+      run_dir: The run's directory; shell-quoted in the commands.
+      best: The row of the best evaluation (`eval_return`, and if known `eval_return_std`,
+        `eval_episodes`, `environment_steps`), or None if none was made.
+      environment_steps: Made so far, over all lanes.
+      train_steps: Made so far.
+      seconds: Since the run's start, resumed parts included.
+      status: "completed", "target reached", "interrupted" or "failed".
+      reason: Why, in the user's words; ends the first line.
+      log_path: Named after a failure.
+    """
+    if status not in _HEADLINES:
+        raise errors.ActorLearnerError(
+            f"status {status!r} of run '{run_dir}' is unknown; one of {sorted(_HEADLINES)}"
+        )
+    run = shlex.quote(os.fspath(run_dir))
+    resume = f"actor-learner train --resume {run}"
+    headline = (
+        f"{_HEADLINES[status]} at {formatting.count(environment_steps)} environment steps, "
+        f"{formatting.count(train_steps)} train steps, after {formatting.duration(seconds)}"
+    )
+    lines = [f"{headline}: {reason}" if reason else headline]
+    if status == "interrupted":
+        lines.append(f"Resume with:  {resume}")
+    if status == "failed" and log_path is not None:
+        lines.append(f"Log:          {os.fspath(log_path)}")
+    if best is not None:
+        lines.append(f"Best return:  {_best(best)}")
+        lines.append(f"Best policy:  {pathlib.Path(run_dir) / 'best'}")
+    else:
+        lines.append("Best return:  none, no evaluation was made")
+        if status != "failed":
+            lines.append(f"Policies:     {pathlib.Path(run_dir) / 'policies'}")
+    if best is not None or status != "failed":
+        lines.append(f"Evaluate:     actor-learner eval {run}")
+    if status != "interrupted":
+        lines.append(f"Resume:       {resume}")
+    lines.append(f"View:         tensorboard --logdir {run}")
+    return lines
+
+
+def _best(best: logger_lib.Row) -> str:
+    text = formatting.mean_and_std(best["eval_return"], best.get("eval_return_std"))
+    if "eval_episodes" in best:
+        episodes = int(best["eval_episodes"])
+        text += f" over {formatting.count(episodes)} episode{'' if episodes == 1 else 's'}"
+    if "environment_steps" in best:
+        text += f", at environment step {formatting.count(best['environment_steps'])}"
+    return text

@@ -1,0 +1,99 @@
+"""Calls to a Reverb server that end: each has a deadline and errors in our words.
+
+Most calls of `reverb.Client` wait for ever when the server is gone, and take no timeout.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from typing import Any, Callable, TypeVar
+
+import reverb
+from reverb import errors as reverb_errors
+
+from actor_learner import errors
+
+T = TypeVar("T")
+
+_RETRY_SECONDS = 0.1
+
+
+class UnknownTableError(errors.ReplayError, KeyError):
+    """The server has no table of this name; the message lists those it has."""
+
+    __str__ = Exception.__str__  # KeyError would print the message in quotes.
+
+
+def call_with_deadline(
+    call: Callable[[], T], timeout_seconds: float, timeout_error: Callable[[], Exception]
+) -> T:
+    """Runs `call()` and returns its result, or raises `timeout_error()` once the time is up.
+
+    `call` runs in a daemon thread, which stays behind when the time is up: give it only calls that
+    release the interpreter lock while they wait, as Reverb's do. What `call` raises is re-raised.
+    """
+    outcome: dict[str, Any] = {}
+
+    def run() -> None:
+        try:
+            outcome["result"] = call()
+        except BaseException as error:  # noqa: B036 - re-raised in the thread that waits.
+            outcome["error"] = error
+
+    thread = threading.Thread(target=run, name="reverb-call", daemon=True)
+    thread.start()
+    thread.join(timeout_seconds)
+    if thread.is_alive():
+        raise timeout_error()
+    if "error" in outcome:
+        raise outcome["error"]
+    return outcome["result"]
+
+
+def no_answer(address: str, timeout_seconds: float) -> errors.ReplayTimeoutError:
+    """The error for a server that does not answer."""
+    return errors.ReplayTimeoutError(
+        f"no Reverb server answered at {address} within {timeout_seconds:g} s: it is not running, "
+        f"has stopped, or listens elsewhere; start it first, or correct the address"
+    )
+
+
+def fetch_tables(
+    client: reverb.Client, timeout_seconds: float
+) -> dict[str, reverb.reverb_types.TableInfo]:
+    """Asks the server for all its tables; blocks up to `timeout_seconds`, rounded up to a second.
+
+    Raises:
+      errors.ReplayTimeoutError: If the server does not answer in time.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            return client.server_info(timeout=max(1, math.ceil(left)))
+        except reverb_errors.DeadlineExceededError as error:
+            raise no_answer(client.server_address, timeout_seconds) from error
+        except RuntimeError as error:  # The connection broke off: the server ends or restarts.
+            if left <= 0:
+                raise no_answer(client.server_address, timeout_seconds) from error
+            time.sleep(min(_RETRY_SECONDS, left))
+
+
+def fetch_table(
+    client: reverb.Client, table: str, timeout_seconds: float
+) -> reverb.reverb_types.TableInfo:
+    """Asks the server for one table; otherwise like `fetch_tables`.
+
+    Raises:
+      UnknownTableError: If the server has no such table.
+    """
+    tables = fetch_tables(client, timeout_seconds)
+    try:
+        return tables[table]
+    except KeyError:
+        raise UnknownTableError(
+            f"the server at {client.server_address} has no table {table!r}; "
+            f"it has {', '.join(map(repr, sorted(tables)))}"
+        ) from None

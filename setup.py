@@ -1,0 +1,81 @@
+"""Builds and installs actor-learner; the gin files of `gin/` ship inside the package."""
+
+import os
+import platform
+import sys
+
+import setuptools
+from setuptools.command import build_py
+
+
+class BuildWithConfigs(build_py.build_py):
+    """Copies `gin/` to `actor_learner/gin_files`, where an installed package looks for it.
+
+    `gin/` is no package and must not become one: it would hide the library of that name.
+    """
+
+    def run(self):
+        super().run()
+        for source, target in self._configs():
+            self.mkpath(os.path.dirname(target))
+            self.copy_file(source, target)
+
+    def get_outputs(self, include_bytecode=1):
+        return super().get_outputs(include_bytecode) + [target for _, target in self._configs()]
+
+    def get_source_files(self):
+        return super().get_source_files() + [source for source, _ in self._configs()]
+
+    def _configs(self):
+        if getattr(self, "editable_mode", False):
+            return  # A checkout reads gin/ in place.
+        for folder, _, names in os.walk("gin"):
+            for name in sorted(names):
+                if name.endswith(".gin"):
+                    source = os.path.join(folder, name)
+                    inside = os.path.relpath(source, "gin")
+                    yield source, os.path.join(self.build_lib, "actor_learner", "gin_files", inside)
+
+
+# Any other Python is refused by pip itself, in one line, because of `python_requires`.
+if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+    sys.stderr.write(
+        "note: actor-learner needs Linux on x86-64, the only platform dm-reverb has wheels for; "
+        f"this is {platform.system()} on {platform.machine()}\n"
+    )
+
+setuptools.setup(
+    name="actor-learner",
+    version="0.1.0",
+    description="Reinforcement learning split into actors, a Reverb replay and a learner",
+    python_requires=">=3.9,<3.12",
+    packages=setuptools.find_packages(include=["actor_learner", "actor_learner.*"]),
+    cmdclass={"build_py": BuildWithConfigs},
+    entry_points={"console_scripts": ["actor-learner = actor_learner.cli:main"]},
+    install_requires=[
+        "tf-agents[reverb]==0.19.0",
+        "gymnasium>=1.1,<1.4",
+        "absl-py>=1.4",
+        "gin-config>=0.5,<0.6",
+        "imageio[ffmpeg]>=2.31,<3",
+        "matplotlib>=3.7,<4",
+        "numpy>=1.23,<2",
+        "rich>=13",
+    ],
+    extras_require={
+        "atari": ["ale-py>=0.10,<0.13"],
+        "box2d": ["box2d==2.3.10"],
+        "envpool": ["envpool>=1.2,<1.3"],
+        "mujoco": ["mujoco>=3.1,<5"],
+        "ray": ["ray>=2.40,<3"],
+        "redis": ["redis>=5,<9"],
+        "test": [
+            "build>=1",
+            "pytest>=8",
+            "pytest-timeout>=2.2",
+            "ruff>=0.6",
+            "setuptools>=64",
+            "wheel>=0.40",
+        ],
+    },
+)

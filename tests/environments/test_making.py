@@ -1,0 +1,157 @@
+import sys
+
+import gymnasium
+import pytest
+
+from actor_learner import errors
+from actor_learner.environments import making
+from tests import counting_environment
+
+
+def _no_environment():
+    return "not an environment"
+
+
+def test_unknown_ids_name_the_nearest_ones():
+    with pytest.raises(errors.ConfigError, match="CartPol-v1: did you mean CartPole-v1"):
+        making.find_spec("CartPol-v1")
+
+
+def test_unknown_versions_name_the_ones_there_are():
+    with pytest.raises(errors.ConfigError, match="did you mean .*CartPole-v1"):
+        making.find_spec("CartPole-v7")
+
+
+def test_ids_like_no_other_say_how_to_import_the_package():
+    with pytest.raises(errors.ConfigError, match="package:Zzyzx-v0"):
+        making.find_spec("Zzyzx-v0")
+
+
+def test_ids_without_version_mean_the_highest_one():
+    assert making.find_spec("CartPole").id == "CartPole-v1"
+
+
+def test_ids_may_name_the_module_that_registers_them():
+    spec = making.find_spec("tests.counting_environment:CountingEnv-v0")
+
+    assert spec.id == "CountingEnv-v0"
+
+
+def test_a_module_that_cannot_be_imported_is_named():
+    with pytest.raises(errors.ConfigError, match="no_such_package"):
+        making.find_spec("no_such_package:Thing-v0")
+
+
+@pytest.mark.parametrize("env_id", ["ALE/Pong-v5", "PongNoFrameskip-v4", "Pong-ram-v4"])
+def test_atari_without_ale_names_the_extra(env_id, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ale_py", None)
+
+    with pytest.raises(errors.MissingExtraError, match=r"actor-learner\[atari\]"):
+        making.find_spec(env_id)
+
+
+@pytest.mark.parametrize(
+    "env_id, package, extra",
+    [("Ant-v5", "mujoco", "mujoco"), ("LunarLander-v3", "Box2D", "box2d")],
+)
+def test_missing_simulators_name_the_extra(env_id, package, extra, monkeypatch):
+    for name in list(sys.modules):
+        if name.split(".")[0] == package or name.startswith(f"gymnasium.envs.{extra}"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+
+    with pytest.raises(errors.MissingExtraError, match=rf"{package}.*actor-learner\[{extra}\]"):
+        making.environment_factory(env_id)()
+
+
+def test_arguments_that_the_environment_does_not_take_are_a_config_error():
+    factory = making.environment_factory("CartPole-v1", make_kwargs={"gravitas": 1})
+
+    with pytest.raises(errors.ConfigError, match="CartPole-v1.*gravitas"):
+        factory()
+
+
+def test_callables_get_the_make_kwargs_and_the_time_limit():
+    factory = making.environment_factory(
+        counting_environment.CountingEnv, make_kwargs={"episode_lengths": (9,)}, max_episode_steps=2
+    )
+    env = factory()
+
+    env.reset()
+    flags = [env.step(0)[2:4] for _ in range(2)]
+
+    assert factory.name == "CountingEnv"
+    assert flags == [(False, False), (False, True)]
+
+
+def test_callables_must_return_an_environment():
+    with pytest.raises(errors.ConfigError, match="_no_environment returned a builtins.str"):
+        making.environment_factory(_no_environment)()
+
+
+def test_anything_else_is_no_environment():
+    with pytest.raises(errors.ConfigError, match="env_id is 3"):
+        making.environment_factory(3)
+
+
+def test_max_episode_steps_of_zero_takes_the_limit_away():
+    limits = [
+        making.environment_factory("CartPole-v1", max_episode_steps=limit)().spec.max_episode_steps
+        for limit in (None, 0, 7)
+    ]
+
+    assert limits == [500, None, 7]
+
+
+def test_negative_time_limits_are_refused():
+    with pytest.raises(errors.ConfigError, match="max_episode_steps is -3"):
+        making.environment_factory("CartPole-v1", max_episode_steps=-3)
+
+
+def test_wrappers_are_callables_names_or_pairs_with_arguments_applied_in_order():
+    factory = making.environment_factory(
+        "CountingEnv-v0",
+        wrappers=[
+            ("TransformReward", {"func": lambda reward: reward + 1}),
+            lambda env: gymnasium.wrappers.TransformReward(env, lambda reward: reward * 10),
+            "gymnasium.wrappers:RecordEpisodeStatistics",
+            "FlattenObservation",
+        ],
+    )
+    env = factory()
+
+    env.reset()
+
+    assert env.step(0)[1] == (1 + 1) * 10
+    assert isinstance(env, gymnasium.wrappers.FlattenObservation)
+    assert isinstance(env.env, gymnasium.wrappers.RecordEpisodeStatistics)
+
+
+@pytest.mark.parametrize(
+    "wrapper, message",
+    [
+        ("FlatenObservation", "did you mean FlattenObservation"),
+        ("no_such_package:Wrapper", "no_such_package"),
+        (3, "3 is not a wrapper"),
+    ],
+)
+def test_unknown_wrappers_are_refused(wrapper, message):
+    with pytest.raises(errors.ConfigError, match=message):
+        making.environment_factory("CartPole-v1", wrappers=[wrapper])
+
+
+def test_a_wrapper_must_return_an_environment():
+    factory = making.environment_factory("CartPole-v1", wrappers=[lambda env: None])
+
+    with pytest.raises(errors.ConfigError, match="lambda.*NoneType, not a gymnasium.Env"):
+        factory()
+
+
+def test_gymnasiums_own_warnings_are_silent_and_others_are_not(recwarn):
+    with making.quiet_gymnasium():
+        gymnasium.spaces.Box(0.0, 0.1, (1,), dtype="float16")  # Warns about lowered precision.
+        gymnasium.register("CountingEnv-v0", "tests.counting_environment:CountingEnv")
+    assert not recwarn.list
+
+    gymnasium.register("CountingEnv-v0", "tests.counting_environment:CountingEnv")
+    assert len(recwarn.list) == 1

@@ -1,0 +1,115 @@
+"""Compiled inference: traced once, fed only what the policy reads, state reset per lane."""
+
+import numpy as np
+import tensorflow as tf
+from tf_agents.agents.dqn import dqn_agent
+from tf_agents.networks import q_rnn_network
+from tf_agents.policies import py_tf_eager_policy
+from tf_agents.specs import tensor_spec
+from tf_agents.trajectories import time_step as ts
+
+from actor_learner.agents import algorithm, dqn
+from actor_learner.inference import inline, streams
+
+OBSERVATION = tensor_spec.BoundedTensorSpec([4], tf.float32, -1, 1)
+ACTION = tensor_spec.BoundedTensorSpec([], tf.int64, 0, 2)
+FIRST, MID = 0, 1
+
+
+def time_step(step_type, observation):
+    lanes = len(step_type)
+    return ts.TimeStep(
+        np.asarray(step_type, np.int32),
+        np.zeros(lanes, np.float32),
+        np.ones(lanes, np.float32),
+        np.asarray(observation, np.float32),
+    )
+
+
+def world():
+    counter = lambda: tf.Variable(0, dtype=tf.int64)  # noqa: E731
+    return algorithm.World(ts.time_step_spec(OBSERVATION), ACTION, counter(), counter())
+
+
+def recurrent_agent():
+    network = q_rnn_network.QRnnNetwork(
+        OBSERVATION, ACTION, input_fc_layer_params=(8,), lstm_size=(5,), output_fc_layer_params=None
+    )
+    agent = dqn_agent.DqnAgent(ts.time_step_spec(OBSERVATION), ACTION, network, optimizer=None)
+    agent.initialize()
+    return agent
+
+
+def test_an_exploration_schedule_takes_effect_without_retracing():
+    built_world = world()
+    agent = dqn.dqn(built_world, epsilon_decay_steps=100, epsilon_end=0.0).agent
+    stream = inline.InlineInference(agent.collect_policy, num_lanes=64)
+    step = time_step([MID] * 64, np.ones((64, 4)))
+    greedy = inline.InlineInference(agent.policy, num_lanes=64).act(step).action
+
+    explored = [stream.act(step).action for _ in range(10)]
+    built_world.environment_step.assign(100)
+    exploited = [stream.act(step).action for _ in range(10)]
+
+    assert any((actions != greedy).any() for actions in explored)
+    assert all((actions == greedy).all() for actions in exploited)
+    assert stream.trace_count == 1
+
+
+def test_only_the_observation_of_a_feed_forward_q_policy_is_read():
+    agent = dqn.dqn(world()).agent
+    stream = inline.InlineInference(agent.collect_policy, num_lanes=2)
+    without_values = ts.TimeStep(None, None, None, np.ones((2, 4), np.float32))
+    assert stream.act(without_values).action.shape == (2,)
+
+
+def test_actions_equal_those_of_the_policy_called_eagerly():
+    agent = dqn.dqn(world()).agent
+    stream = inline.InlineInference(agent.policy, num_lanes=16)
+    step = time_step([MID] * 16, np.random.default_rng(0).normal(size=(16, 4)))
+    expected = agent.policy.action(tf.nest.map_structure(tf.constant, step)).action.numpy()
+    np.testing.assert_array_equal(stream.act(step).action, expected)
+
+
+def test_recurrent_state_stays_batched_and_is_reset_only_in_lanes_that_start():
+    policy = recurrent_agent().policy
+    generator = np.random.default_rng(0)
+    observations = generator.normal(size=(6, 3, 4))
+    step_types = np.full((6, 3), MID)
+    step_types[0] = FIRST
+    step_types[2, 1] = FIRST
+    step_types[4, 0] = FIRST
+
+    stream = inline.InlineInference(policy, num_lanes=3)
+    states = []
+    for types, observation in zip(step_types, observations):
+        states.append(stream.act(time_step(types, observation)).previous_state)
+
+    for lane in range(3):
+        alone = inline.InlineInference(policy, num_lanes=1)
+        for t in range(6):
+            if step_types[t, lane] == FIRST:
+                alone.reset()
+            # MID for all: only the explicit reset above may clear the state.
+            response = alone.act(time_step([MID], observations[t, lane][None]))
+            for batched, single in zip(
+                tf.nest.flatten(states[t]), tf.nest.flatten(response.previous_state)
+            ):
+                np.testing.assert_allclose(batched[lane], single[0], atol=1e-6)
+
+
+def test_reset_forgets_the_state_of_all_lanes():
+    stream = inline.InlineInference(recurrent_agent().policy, num_lanes=2)
+    step = time_step([MID, MID], np.ones((2, 4)))
+    stream.act(step)
+    assert any(np.any(s) for s in tf.nest.flatten(stream.act(step).previous_state))
+    stream.reset()
+    assert not any(np.any(s) for s in tf.nest.flatten(stream.act(step).previous_state))
+
+
+def test_an_eager_py_policy_is_compiled_instead():
+    agent = dqn.dqn(world()).agent
+    wrapped = py_tf_eager_policy.PyTFEagerPolicy(agent.policy, use_tf_function=True)
+    stream = streams.stream_for(wrapped, num_lanes=1, batched=False)
+    assert isinstance(stream, inline.InlineInference)
+    assert stream.policy is agent.policy

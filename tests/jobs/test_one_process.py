@@ -1,0 +1,177 @@
+"""A whole run in one process: pacing, evaluation, stopping, resuming."""
+
+import json
+import threading
+
+import numpy as np
+import pytest
+
+from actor_learner import errors, experiment, run_directory
+from actor_learner.agents import dqn
+from actor_learner.environments import gymnasium as gymnasium_environment
+from actor_learner.jobs import one_process
+from actor_learner.learning import evaluation
+from actor_learner.replay import lane_replay, tables
+from tests import counting_environment
+
+
+def small_dqn(world):
+    return dqn.dqn(world, fc_layer_params=(8,), epsilon_decay_steps=500)
+
+
+def counting(seed, num_envs=4):
+    return gymnasium_environment.GymnasiumEnvironment(
+        counting_environment.ENV_ID,
+        num_envs,
+        vectorization="sync",
+        make_kwargs={"episode_lengths": (5,)},
+        seed=seed,
+    )
+
+
+def make_experiment(**changes):
+    settings = dict(
+        environment=counting,
+        agent=small_dqn,
+        environment_steps=600,
+        initial_random_steps=100,
+        updates_per_step=0.5,
+        collect_steps=50,
+        batch_size=16,
+        evaluation_interval=200,
+        evaluation_episodes=3,
+        report_seconds=1e-6,
+    )
+    settings.update(changes)
+    return experiment.Experiment(**settings)
+
+
+def train(tmp_path, rows=None, **changes):
+    with one_process.OneProcess(
+        make_experiment(**changes),
+        run_directory.RunDirectory(tmp_path / "run"),
+        seed=1,
+        on_row=(rows if rows is not None else []).append,
+    ) as training:
+        status = training.run()
+        return status, training.environment_step, training.train_step
+
+
+def test_updates_follow_environment_steps_at_the_configured_ratio(tmp_path):
+    rows = []
+    status, environment_steps, train_steps = train(tmp_path, rows)
+    assert status == one_process.COMPLETED
+    assert environment_steps >= 600
+    assert train_steps == (environment_steps - 100) // 2
+    for row in rows:
+        due = max(0, row["environment_steps"] - 100) // 2
+        assert row["train_steps"] <= due
+    final = rows[-1]
+    assert final["return"] == 1 + 2 + 3 + 4 + 5
+    assert final["episode_length"] == 5
+    assert final["replay_size"] > 0 and final["samples_per_insert"] > 0
+    assert np.isfinite(final["loss"])
+
+
+def test_evaluations_come_at_their_interval_and_the_last_policy_is_rated(tmp_path):
+    rows = []
+    train(tmp_path, rows)
+    evaluated = [row["environment_steps"] for row in rows if "eval_return" in row]
+    assert len(evaluated) == 3  # At 100 and 200 train steps, and at the end.
+    assert evaluated[-1] == rows[-1]["environment_steps"]
+    score = json.loads((tmp_path / "run" / "best" / "score.json").read_text())
+    assert score["mean"] == 15.0 and score["episodes"] == 3
+    assert (tmp_path / "run" / "best" / "policy" / "saved_model.pb").exists()
+
+
+def test_training_stops_at_the_target_return(tmp_path):
+    status, environment_steps, _ = train(tmp_path, target_return=15.0)
+    assert status == one_process.TARGET_REACHED
+    assert environment_steps < 600
+
+
+def test_a_stop_request_ends_training_after_the_turn_with_a_checkpoint(tmp_path):
+    stop = threading.Event()
+    run = run_directory.RunDirectory(tmp_path / "run")
+    with one_process.OneProcess(
+        make_experiment(), run, seed=1, on_row=lambda row: stop.set(), stop=stop
+    ) as training:
+        assert training.run() == one_process.INTERRUPTED
+        assert training.environment_step < 600
+        stopped_at = training.environment_step
+    with one_process.OneProcess(make_experiment(), run, seed=1) as resumed:
+        assert resumed.restored_from is not None
+        assert resumed.environment_step == stopped_at
+
+
+def test_a_resumed_run_goes_on_with_steps_metrics_exploration_and_clock(tmp_path):
+    rows, more = [], []
+    _, steps, updates = train(tmp_path, rows)
+    with one_process.OneProcess(
+        make_experiment(environment_steps=1_000),
+        run_directory.RunDirectory(tmp_path / "run"),
+        seed=1,
+        on_row=more.append,
+    ) as training:
+        assert (training.environment_step, training.train_step) == (steps, updates)
+        assert training.best["eval_return"] == 15.0
+        training.run()
+        assert training.environment_step >= 1_000
+    assert more[0]["episodes"] > rows[-1]["episodes"]
+    assert more[0]["seconds"] >= rows[-1]["seconds"]
+    assert more[0]["epsilon"] <= rows[-1]["epsilon"] == pytest.approx(0.05)
+    # Random steps are not repeated: updates are due from the first turn on.
+    assert more[0]["train_steps"] > updates
+
+
+def test_replay_contents_are_kept_when_asked_for(tmp_path):
+    rows, more = [], []
+    train(tmp_path, rows, save_replay=True)
+    with one_process.OneProcess(
+        make_experiment(environment_steps=700, save_replay=True),
+        run_directory.RunDirectory(tmp_path / "run"),
+        seed=1,
+        on_row=more.append,
+    ) as training:
+        training.run()
+    assert more[0]["replay_size"] > rows[-1]["replay_size"]
+
+
+def test_a_limit_on_samples_per_insert_is_refused_because_it_would_deadlock(tmp_path):
+    def limited(**kwargs):
+        return tables.uniform_table(**kwargs, rate_limiter=tables.sample_to_insert_ratio(1.0, 10))
+
+    with pytest.raises(errors.ConfigError, match="wait for itself"):
+        train(tmp_path, replay=lane_replay.LaneReplay(1000, table=limited))
+
+
+def test_a_learner_without_samples_gives_up_and_says_why(tmp_path):
+    def hungry(**kwargs):
+        return tables.uniform_table(**kwargs, rate_limiter=tables.min_size(100_000))
+
+    with pytest.raises(errors.ReplayTimeoutError, match="of the 100000 items needed"):
+        train(
+            tmp_path,
+            replay=lane_replay.LaneReplay(1_000_000, table=hungry),
+            sample_timeout_seconds=0.5,
+        )
+
+
+def test_a_failing_trigger_ends_training_naming_it_and_keeps_a_checkpoint(tmp_path, monkeypatch):
+    def fail(self, result):
+        raise RuntimeError("disk full")
+
+    monkeypatch.setattr(evaluation.BestPolicyTrigger, "__call__", fail)
+    with pytest.raises(errors.TriggerError, match="EvaluationTrigger"):
+        train(tmp_path)
+    assert list((tmp_path / "run" / "train" / "checkpoints").glob("ckpt-*.index"))
+
+
+def test_settings_that_cannot_work_are_refused():
+    for changes, match in (
+        ({"initial_random_steps": 600}, "leaves nothing"),
+        ({"updates_per_step": 0.0}, "updates_per_step must be above 0"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+    ):
+        with pytest.raises(errors.ConfigError, match=match):
+            make_experiment(**changes)

@@ -1,0 +1,270 @@
+"""Tests of `actor_learner.learning.evaluation`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tf_agents.networks import q_network
+from tf_agents.policies import greedy_policy, q_policy
+
+from actor_learner.learning import evaluation, learner, triggers
+from tests.learning import tiny_agent
+
+
+def result(*returns, train_step=10, environment_step=100):
+    return evaluation.EvaluationResult(
+        train_step=train_step,
+        environment_step=environment_step,
+        returns=np.array(returns, np.float32),
+        lengths=np.full(len(returns), 5),
+    )
+
+
+@pytest.fixture(scope="module")
+def policy():
+    specs = tiny_agent.TinyAgent(tiny_agent.train_step())
+    network = q_network.QNetwork(
+        specs.time_step_spec.observation, specs.action_spec, fc_layer_params=(3,)
+    )
+    network.create_variables()
+    made = q_policy.QPolicy(specs.time_step_spec, specs.action_spec, network)
+    return greedy_policy.GreedyPolicy(made)
+
+
+def set_weights(policy, value):
+    for variable in policy.variables():
+        variable.assign(tf.fill(variable.shape, value))
+
+
+def saved_weight(directory):
+    loaded = tf.saved_model.load(os.path.join(directory, "policy"))
+    (weight,) = {float(x) for v in loaded.model_variables for x in np.unique(v.numpy())}
+    return weight, int(loaded.get_train_step())
+
+
+def score(directory):
+    with open(os.path.join(directory, "score.json")) as file:
+        return json.load(file)
+
+
+# Results.
+
+
+def test_a_result_sums_up_its_episodes():
+    made = result(1.0, 2.0, 6.0)
+    assert (made.mean, made.min, made.max, made.episodes) == (3.0, 1.0, 6.0, 3)
+    assert made.std == pytest.approx(np.sqrt(14 / 3), rel=1e-6)
+
+
+@pytest.mark.parametrize("returns, lengths", [([], []), ([1.0], [1, 2]), ([[1.0]], [[1]])])
+def test_a_result_needs_episodes_with_a_return_and_a_length_each(returns, lengths):
+    with pytest.raises(ValueError, match="shape"):
+        evaluation.EvaluationResult(0, 0, np.array(returns), np.array(lengths))
+
+
+# When to evaluate.
+
+
+def test_evaluates_when_due_and_tells_observers_in_order():
+    results = iter([result(1.0), result(2.0)])
+    seen = []
+    trigger = evaluation.EvaluationTrigger(
+        lambda: next(results),
+        tiny_agent.train_step(),
+        10,
+        observers=[
+            lambda r: seen.append(("first", r.mean)),
+            lambda r: seen.append(("second", r.mean)),
+        ],
+    )
+    for step in (5, 10, 15, 20):
+        trigger(step)
+    assert seen == [("first", 1.0), ("second", 1.0), ("first", 2.0), ("second", 2.0)]
+
+
+def test_evaluates_by_seconds():
+    now = [0.0]
+    seen = []
+    trigger = evaluation.EvaluationTrigger(
+        lambda: result(1.0),
+        tiny_agent.train_step(),
+        None,
+        seconds=20,
+        observers=[lambda r: seen.append(now[0])],
+        clock=lambda: now[0],
+    )
+    for step, now[0] in enumerate([19.0, 20.0, 30.0, 41.0]):
+        trigger(step)
+    assert seen == [20.0, 41.0]
+
+
+def test_asks_to_stop_at_the_target_after_telling_observers():
+    results = iter([result(100.0, 200.0), result(190.0, 210.0)])
+    seen = []
+    trigger = evaluation.EvaluationTrigger(
+        lambda: next(results),
+        tiny_agent.train_step(),
+        10,
+        target_return=200,
+        observers=[seen.append],
+    )
+    trigger(10)
+    with pytest.raises(triggers.StopTraining) as raised:
+        trigger(20)
+    assert raised.value.reason == "mean return 200 over 2 episodes reached the target 200"
+    assert len(seen) == 2
+
+
+def test_a_learner_stops_at_the_target(tmp_path):
+    step = tiny_agent.train_step()
+    trigger = evaluation.EvaluationTrigger(
+        lambda: result(float(step.numpy())), step, 10, target_return=30
+    )
+    with learner.Learner(
+        str(tmp_path), step, tiny_agent.TinyAgent(step), tiny_agent.dataset, triggers=[trigger]
+    ) as trained:
+        while trained.stop_reason is None and trained.train_step_numpy < 100:
+            trained.run(7)
+    assert step.numpy() == 42  # Evaluated at 14, 28 and 42: the first at or beyond 30.
+    assert trained.stop_reason == "mean return 42 over 1 episodes reached the target 30"
+
+
+# The best policy.
+
+
+def test_keeps_the_best_policy_with_its_score(tmp_path, policy):
+    directory = str(tmp_path / "best")
+    step = tiny_agent.train_step()
+    best = evaluation.BestPolicyTrigger(policy, directory, train_step=step)
+    assert best.best is None and not os.path.exists(directory)
+    for number, mean in enumerate([5.0, 3.0, 5.0, 9.0, 8.0, 12.0]):
+        step.assign(number)
+        set_weights(policy, float(number))
+        best(result(mean - 1, mean + 1, train_step=number, environment_step=number * 10))
+        expected = {5.0: 0, 3.0: 0, 9.0: 3, 8.0: 3, 12.0: 5}[mean]
+        assert saved_weight(directory) == (float(expected), expected)
+        assert score(directory)["train_step"] == expected
+        assert os.listdir(tmp_path) == ["best"], "no temporary directory is left"
+    assert score(directory) == dict(
+        mean=12.0,
+        std=1.0,
+        min=11.0,
+        max=13.0,
+        episodes=2,
+        train_step=5,
+        environment_step=50,
+    )
+    assert sorted(os.listdir(directory)) == ["policy", "score.json"]
+    assert os.path.exists(tmp_path / "best" / "policy" / "policy_specs.pbtxt")
+
+
+def test_the_graph_is_traced_and_written_only_once(tmp_path, policy, monkeypatch):
+    directory = str(tmp_path / "best")
+    saves = []
+    save = tf.saved_model.save
+    monkeypatch.setattr(
+        tf.compat.v2.saved_model, "save", lambda *a, **k: saves.append(1) or save(*a, **k)
+    )
+    best = evaluation.BestPolicyTrigger(policy, directory, train_step=tiny_agent.train_step())
+    for mean in (1.0, 2.0, 3.0):
+        best(result(mean))
+    assert len(saves) == 1
+
+
+def test_a_later_run_replaces_only_what_it_beats(tmp_path, policy):
+    directory = str(tmp_path / "best")
+    step = tiny_agent.train_step()
+    set_weights(policy, 1.0)
+    evaluation.BestPolicyTrigger(policy, directory, train_step=step)(result(7.0))
+    later = evaluation.BestPolicyTrigger(policy, directory, train_step=step)
+    assert later.best["mean"] == 7.0
+    set_weights(policy, 2.0)
+    later(result(7.0))
+    assert saved_weight(directory)[0] == 1.0
+    later(result(7.5))
+    assert saved_weight(directory)[0] == 2.0
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: nothing of ours handles it."""
+
+
+@pytest.mark.parametrize(
+    "killed_at, surviving",
+    [
+        ("while writing the policy", 1.0),
+        ("before the score", 1.0),
+        ("before the first rename", 1.0),
+        ("between the renames", 2.0),
+        ("before the old one is removed", 2.0),
+    ],
+)
+def test_a_process_killed_while_replacing_leaves_policy_and_score_of_one_evaluation(
+    tmp_path, policy, monkeypatch, killed_at, surviving
+):
+    directory = str(tmp_path / "best")
+    step = tiny_agent.train_step()
+    best = evaluation.BestPolicyTrigger(policy, directory, train_step=step)
+    set_weights(policy, 1.0)
+    best(result(1.0))
+    set_weights(policy, 2.0)
+
+    def die(*_, **__):
+        raise Killed()
+
+    rename, renames = os.rename, []
+
+    def rename_or_die(source, target):
+        if len(renames) == {"before the first rename": 0, "between the renames": 1}[killed_at]:
+            die()
+        renames.append(source)
+        rename(source, target)
+
+    with monkeypatch.context() as patch:
+        if killed_at == "while writing the policy":
+            patch.setattr(best._saver, "save_checkpoint", die)
+        elif killed_at == "before the score":
+            patch.setattr(os, "replace", die)
+        elif killed_at == "before the old one is removed":
+            rmtree = shutil.rmtree
+            patch.setattr(
+                shutil,
+                "rmtree",
+                lambda path, **k: die() if os.path.exists(path) else rmtree(path, **k),
+            )
+        else:
+            patch.setattr(os, "rename", rename_or_die)
+        with pytest.raises(Killed):
+            best(result(2.0))
+
+    again = evaluation.BestPolicyTrigger(policy, directory, train_step=step)
+    assert again.best["mean"] == surviving
+    assert saved_weight(directory)[0] == surviving
+    set_weights(policy, 3.0)
+    again(result(3.0))
+    assert saved_weight(directory)[0] == score(directory)["mean"] == 3.0
+    assert os.listdir(tmp_path) == ["best"]
+
+
+def test_a_directory_with_other_files_is_refused(tmp_path, policy):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match="notes.txt"):
+        evaluation.BestPolicyTrigger(policy, str(tmp_path), train_step=tiny_agent.train_step())
+
+
+def test_an_empty_directory_is_used(tmp_path, policy):
+    set_weights(policy, 4.0)
+    best = evaluation.BestPolicyTrigger(
+        policy, str(tmp_path) + os.sep, train_step=tiny_agent.train_step()
+    )
+    best(result(1.0))
+    assert saved_weight(tmp_path)[0] == 4.0
+
+
+def test_there_is_no_score_before_the_first_best(tmp_path):
+    assert evaluation.read_best_score(str(tmp_path / "best")) is None

@@ -1,0 +1,115 @@
+"""Tests of `actor_learner.learning.train_loop`."""
+
+import pytest
+import tensorflow as tf
+
+from actor_learner.learning import train_loop
+
+
+def may_record(step, interval):
+    return step % interval == 0 or (step + 1) % interval == 0
+
+
+@pytest.mark.parametrize("interval", [1, 2, 3, 17, 18, 19, 40, 1000])
+@pytest.mark.parametrize("iterations", [1, 2, 15, 16, 17, 100, 2500])
+def test_no_iteration_that_could_record_is_in_a_quiet_stretch(interval, iterations):
+    for first_step in (0, 1, interval - 1, interval, interval + 1, 995, 12_345):
+        stretches = train_loop.plan_stretches(first_step, iterations, interval)
+        assert sum(stretch.iterations for stretch in stretches) == iterations
+        assert all(stretch.iterations > 0 for stretch in stretches)
+        step = first_step
+        for stretch in stretches:
+            steps = range(step, step + stretch.iterations)
+            if not stretch.records:
+                assert not any(may_record(s, interval) for s in steps)
+            else:
+                assert any(may_record(s, interval) for s in steps)
+            step += stretch.iterations
+
+
+@pytest.mark.parametrize(
+    "first_step, iterations, expected",
+    [
+        (1, 100, [(False, 100)]),  # Nothing is due.
+        (0, 1, [(True, 1)]),
+        (999, 1, [(True, 1)]),
+        (950, 200, [(False, 49), (True, 2), (False, 149)]),
+        (990, 20, [(True, 20)]),  # Both quiet parts are too short for a call of their own.
+        (0, 1000, [(True, 1), (False, 998), (True, 1)]),
+    ],
+)
+def test_most_runs_are_one_call_and_those_with_a_summary_at_most_three(
+    first_step, iterations, expected
+):
+    assert train_loop.plan_stretches(first_step, iterations, 1000) == expected
+
+
+def test_short_intervals_use_one_recording_call():
+    assert train_loop.plan_stretches(3, 1000, 10) == [(True, 1000)]
+
+
+def counter_loop():
+    total = tf.Variable(0.0)
+
+    def step(iterator):
+        number = next(iterator)
+        total.assign_add(number)
+        return {"total": total.read_value(), "none": None, "number": number}
+
+    return train_loop.TrainLoop(step, reduce=lambda losses: losses), total
+
+
+def numbers():
+    return iter(tf.data.Dataset.range(1, 1_000_000).map(lambda n: tf.cast(n, tf.float32)))
+
+
+@pytest.mark.parametrize("bind", [False, True])
+def test_any_number_of_iterations_is_one_trace_and_returns_the_last_losses(bind):
+    loop, total = counter_loop()
+    iterator = numbers()
+    done = 0
+    for iterations in (1, 2, 7, 100, 1):
+        losses = loop.run(iterations, iterator, 10, bind=bind)
+        done += iterations
+        assert losses["number"].numpy() == done
+        assert losses["none"] is None
+        assert losses["total"].numpy() == total.numpy() == done * (done + 1) / 2
+    assert loop.trace_count == 1
+
+
+def test_another_iterator_of_the_same_type_does_not_trace_again():
+    loop, total = counter_loop()
+    for bind in (True, False, True):
+        loop.run(4, numbers(), 10, bind=bind)
+    assert total.numpy() == 30
+    assert loop.trace_count == 1
+
+
+def test_tracing_takes_no_data():
+    loop, _ = counter_loop()
+    iterator = numbers()
+    loop.trace(iterator)
+    assert loop.trace_count == 1
+    assert next(iterator).numpy() == 1
+
+
+def test_losses_of_unknown_size_are_returned_as_they_are():
+    def step(iterator):
+        return tf.range(next(iterator))
+
+    loop = train_loop.TrainLoop(step, reduce=lambda losses: losses)
+    iterator = iter(tf.data.Dataset.range(2, 100))
+    assert loop.run(1, iterator, 10).numpy().tolist() == [0, 1]
+    assert loop.run(3, iterator, 10).numpy().tolist() == [0, 1, 2, 3, 4]
+
+
+def test_runs_without_graphs_when_tensorflow_is_told_to():
+    loop, total = counter_loop()
+    tf.config.run_functions_eagerly(True)
+    try:
+        losses = loop.run(3, numbers(), 10)
+    finally:
+        tf.config.run_functions_eagerly(False)
+    assert losses["number"].numpy() == 3
+    assert total.numpy() == 6
+    assert loop.trace_count == 0

@@ -1,0 +1,238 @@
+"""The lane-batched stream, from actor through a real Reverb server to batches."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tf_agents.policies import random_py_policy
+from tf_agents.specs import tensor_spec
+from tf_agents.trajectories import trajectory as trajectory_lib
+
+from actor_learner import errors
+from actor_learner.acting import actor
+from actor_learner.environments import gymnasium as gymnasium_environment
+from actor_learner.replay import lane_observer, lane_replay, sample_stream, server, window_replay
+from tests import counting_environment
+
+FIRST, MID, LAST = 0, 1, 2
+
+
+class Stream:
+    """An actor in counting environments, writing through a stream into a server."""
+
+    def __init__(self, replay, lanes, n_step=1, gamma=0.9, **env_kwargs):
+        self.env = gymnasium_environment.GymnasiumEnvironment(
+            counting_environment.ENV_ID, lanes, vectorization="sync", make_kwargs=env_kwargs
+        )
+        time_step_spec = tensor_spec.from_spec(self.env.time_step_spec())
+        data_spec = trajectory_lib.Trajectory(
+            time_step_spec.step_type,
+            time_step_spec.observation,
+            tensor_spec.from_spec(self.env.action_spec()),
+            (),
+            time_step_spec.step_type,
+            time_step_spec.reward,
+            time_step_spec.discount,
+        )
+        self.replay = replay
+        self.experience = sample_stream.Experience(data_spec, lanes, n_step, gamma)
+        self.server = server.ReplayServer(replay.tables(self.experience))
+        self.version = 0
+        self.observer = replay.observer(
+            self.experience, self.server.client(), version=lambda: self.version
+        )
+
+    def collect(self, steps):
+        policy = random_py_policy.RandomPyPolicy(
+            self.env.time_step_spec(), self.env.action_spec(), seed=0
+        )
+        collector = actor.Actor(
+            self.env,
+            policy,
+            tf.Variable(0, dtype=tf.int64),
+            steps_per_run=steps,
+            observers=[self.observer],
+        )
+        collector.run()
+        self.observer.flush()
+
+    def batches(self, batch_size, count):
+        dataset = self.replay.dataset(self.experience, self.server.address, batch_size, 10.0)
+        return list(dataset.take(count).as_numpy_iterator())
+
+    def close(self):
+        self.observer.close()
+        self.server.stop()
+        self.env.close()
+
+
+@pytest.fixture
+def make_stream():
+    streams = []
+
+    def make(*args, **kwargs):
+        streams.append(Stream(*args, **kwargs))
+        return streams[-1]
+
+    yield make
+    for stream in streams:
+        stream.close()
+
+
+def transitions(batches):
+    """(lane-independent) (episode, step, reward, discount, next step, next type) of each row."""
+    found = []
+    for trajectory, _ in batches:
+        for b in range(trajectory.reward.shape[0]):
+            found.append(
+                (
+                    int(trajectory.observation[b, 0, 0]),
+                    int(trajectory.observation[b, 0, 1]),
+                    float(trajectory.reward[b, 0]),
+                    float(trajectory.discount[b, 0]),
+                    int(trajectory.observation[b, 1, 1]),
+                    int(trajectory.next_step_type[b, 0]),
+                )
+            )
+    return found
+
+
+REPLAYS = {
+    "lanes": lambda: lane_replay.LaneReplay(1000),
+    "windows": lambda: window_replay.WindowReplay(1000),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(REPLAYS))
+@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("ending", ["terminated", "truncated", "both"])
+def test_every_transition_is_aligned_from_environment_to_batch(make_stream, kind, lanes, ending):
+    stream = make_stream(REPLAYS[kind](), lanes, episode_lengths=(2, 3), endings=(ending,))
+    stream.collect(12 * lanes)
+    end_discount = 1.0 if ending == "truncated" else 0.0
+    expected = set()
+    for episode in range(5):
+        length = (2, 3)[episode % 2]
+        for step in range(length):
+            last = step == length - 1
+            expected.add(
+                (
+                    episode,
+                    step,
+                    float(step + 1),
+                    end_discount if last else 1.0,
+                    step + 1,
+                    LAST if last else MID,
+                )
+            )
+    found = set(transitions(stream.batches(batch_size=8, count=60)))
+    assert found <= expected
+    # The last step taken has no successor row yet.
+    assert len(expected - found) <= 1
+
+
+def test_batches_have_exactly_the_size_and_shape_agents_expect(make_stream):
+    stream = make_stream(lane_replay.LaneReplay(1000), 3, episode_lengths=(4,))
+    stream.version = 11
+    stream.collect(60)
+    for trajectory, info in stream.batches(batch_size=7, count=10):
+        assert trajectory.observation.shape == (7, 2, 2)
+        assert trajectory.reward.shape == (7, 2)
+        assert (trajectory.step_type[:, 0] != LAST).all()
+        assert info.version.tolist() == [11] * 7
+
+
+def test_every_stored_transition_is_equally_likely_and_boundaries_never_come(make_stream):
+    lanes = 4
+    stream = make_stream(
+        lane_replay.LaneReplay(10_000, shuffle_items=16), lanes, episode_lengths=(3,)
+    )
+    stream.collect(60 * lanes)
+    draws = 40_000
+    counts = collections.Counter(transitions(stream.batches(batch_size=200, count=draws // 200)))
+    assert all(next_type != FIRST for *_, next_type in counts)
+    # Lanes are alike, so each (episode, step) stands for `lanes` stored transitions.
+    assert len(counts) in (59, 60)
+    expected = draws / len(counts)
+    chi_square = sum((count - expected) ** 2 / expected for count in counts.values())
+    # A window of all lanes is drawn at once, so draws come in groups of `lanes`: the statistic is
+    # `lanes` times a chi-square variable with len(counts) - 1 degrees of freedom, whose 99.99 %
+    # quantile is below 110 for 59 degrees.
+    assert chi_square / lanes < 110
+
+
+@pytest.mark.parametrize("kind", sorted(REPLAYS))
+def test_n_step_returns_stop_at_the_end_of_the_episode(make_stream, kind):
+    stream = make_stream(
+        REPLAYS[kind](), 2, n_step=3, gamma=0.5, episode_lengths=(4,), endings=("truncated",)
+    )
+    stream.collect(2 * 24)
+    found = {t[1:] for t in transitions(stream.batches(batch_size=8, count=60))}
+    # (step, return, discount, bootstrap step, its type): rewards are 1, 2, 3, 4.
+    assert found == {
+        (0, 1 + 0.5 * 2 + 0.25 * 3, 0.25, 3, MID),
+        (1, 2 + 0.5 * 3 + 0.25 * 4, 0.25, 4, LAST),
+        (2, 3 + 0.5 * 4, 0.5, 4, LAST),
+        (3, 4, 1.0, 4, LAST),
+    }
+
+
+def test_an_environment_reset_from_outside_makes_no_transition(make_stream):
+    stream = make_stream(lane_replay.LaneReplay(1000), 2, episode_lengths=(10,))
+    stream.collect(2 * 4)
+    stream.collect(2 * 4)  # A second actor on the same environment and observer resets it.
+    found = {t[:2] for t in transitions(stream.batches(batch_size=8, count=40))}
+    assert found <= {(episode, step) for episode in (0, 1) for step in range(4)}
+    for trajectory, _ in stream.batches(batch_size=8, count=20):
+        np.testing.assert_array_equal(
+            trajectory.observation[:, 0, 0], trajectory.observation[:, 1, 0]
+        )
+
+
+def test_capacity_is_counted_in_transitions(make_stream):
+    stream = make_stream(lane_replay.LaneReplay(40), 4, episode_lengths=(1000,))
+    stream.collect(400)
+    state = stream.server.info().tables["experience"]
+    assert stream.replay.num_transitions(stream.experience, state.size) == 40
+
+
+def test_an_observation_is_stored_once_although_windows_overlap(make_stream):
+    stream = make_stream(lane_replay.LaneReplay(100_000), 64, episode_lengths=(50,))
+    stream.collect(64 * 200)
+    sample = next(stream.server.client().sample("experience", 1, emit_timesteps=False))
+    window_bytes = sum(np.asarray(leaf).nbytes for leaf in sample.data)
+    row_bytes = stream.observer.layout.record_bytes * 64
+    assert row_bytes * 2 <= window_bytes < row_bytes * 2.1
+
+
+def test_a_table_for_other_data_is_refused_before_anything_is_written(make_stream):
+    stream = make_stream(lane_replay.LaneReplay(1000), 2)
+    spec = stream.experience.data_spec._replace(
+        observation=tensor_spec.BoundedTensorSpec([5], tf.float32, 0, 1)
+    )
+    with pytest.raises(errors.SpecMismatchError, match="holds other data"):
+        lane_observer.LaneObserver(stream.server.client(), "experience", spec, 2)
+    with pytest.raises(errors.ReplayError, match="no table 'elsewhere', only \\['experience'\\]"):
+        lane_observer.LaneObserver(stream.server.client(), "elsewhere", spec, 2)
+
+
+def test_a_step_that_breaks_its_spec_is_refused_naming_the_field(make_stream):
+    stream = make_stream(lane_replay.LaneReplay(1000), 2)
+    step = trajectory_lib.Trajectory(
+        np.zeros(2, np.int32),
+        np.zeros((2, 3), np.float32),
+        np.zeros(2, np.int64),
+        (),
+        np.zeros(2, np.int32),
+        np.zeros(2, np.float32),
+        np.zeros(2, np.float32),
+    )
+    with pytest.raises(errors.SpecMismatchError, match="field 'observation': expected \\(2, 2\\)"):
+        stream.observer(step)
+
+
+def test_a_dataset_without_samples_ends_instead_of_hanging(make_stream):
+    stream = make_stream(lane_replay.LaneReplay(1000), 2)
+    dataset = stream.replay.dataset(stream.experience, stream.server.address, 4, 0.2)
+    assert list(dataset.take(1)) == []

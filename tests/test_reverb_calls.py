@@ -1,0 +1,44 @@
+"""Calls with a deadline: results, errors and time all come back to the caller."""
+
+import threading
+
+import pytest
+import reverb
+
+from actor_learner import errors, reverb_calls
+
+
+def test_the_result_of_the_call_is_returned():
+    assert reverb_calls.call_with_deadline(lambda: 7, 5, AssertionError) == 7
+
+
+def test_what_the_call_raises_is_raised():
+    def fail():
+        raise LookupError("inside")
+
+    with pytest.raises(LookupError, match="inside"):
+        reverb_calls.call_with_deadline(fail, 5, AssertionError)
+
+
+def test_a_call_that_does_not_return_raises_the_callers_error():
+    release = threading.Event()
+    with pytest.raises(errors.ReplayTimeoutError, match="too long"):
+        reverb_calls.call_with_deadline(
+            release.wait, 0.05, lambda: errors.ReplayTimeoutError("too long")
+        )
+    release.set()
+
+
+def test_tables_of_an_absent_server_are_an_error_in_our_words():
+    with pytest.raises(errors.ReplayTimeoutError, match="localhost:1 within 0.5 s"):
+        reverb_calls.fetch_tables(reverb.Client("localhost:1"), 0.5)
+
+
+def test_an_unknown_table_is_a_key_error_that_lists_the_others():
+    table = reverb.Table.queue("queue", 1)
+    server = reverb.Server([table])
+    with pytest.raises(KeyError) as caught:
+        reverb_calls.fetch_table(server.localhost_client(), "absent", 5)
+    server.stop()
+
+    assert str(caught.value).endswith("has no table 'absent'; it has 'queue'")
