@@ -9,8 +9,8 @@ PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3.11 python3.10 python3.9 python3)
 
 LEAF := --gin_file=gin/dqn_cartpole.gin
-# Arguments that name a gin file replace the default one, all others are added to it.
-TRAIN := $(if $(findstring --gin_file,$(ARGS)),,$(LEAF)) $(ARGS)
+# Arguments that name a gin file or an earlier run replace the default, all others are added to it.
+TRAIN := $(if $(or $(findstring --gin_file,$(ARGS)),$(findstring --resume,$(ARGS))),,$(LEAF)) $(ARGS)
 
 .PHONY: help train test learn bench lint clean
 .DEFAULT_GOAL := help

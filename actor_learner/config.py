@@ -42,6 +42,11 @@ def find(gin_file: str) -> str:
     return files.find(gin_file)
 
 
+def leaves() -> list[str]:
+    """The names of the ready-made experiments, each of which `find` accepts."""
+    return files.leaves()
+
+
 def check(source: ConfigSource) -> None:
     """Checks everything that can be known without importing what is configured.
 

@@ -407,6 +407,12 @@ def test_packaged_includes_are_found_from_any_directory(packaged):
     config.check(config.ConfigSource(("leaf", "mine.gin")))
 
 
+def test_leaves_are_the_ready_made_experiments_and_all_can_be_found(packaged):
+    write(packaged, "", "base.gin")
+    assert config.leaves() == ["leaf"]
+    assert config.find(config.leaves()[0]) == str(packaged / "leaf.gin")
+
+
 def test_file_of_the_working_directory_comes_before_a_packaged_one(packaged):
     mine = write(packaged.parent / "elsewhere", "", "leaf.gin")
     assert config.find("leaf") == str(mine)
@@ -438,6 +444,13 @@ def test_missing_gin_file_is_one_of_the_problems_of_a_check(packaged):
 
 def test_packaged_directory_of_a_checkout_is_its_gin_folder():
     assert files.packaged_directory() == os.path.join(ROOT, "gin")
+
+
+def test_every_packaged_leaf_passes_the_check(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "dqn_cartpole" in config.leaves()
+    for leaf in config.leaves():
+        config.check(config.ConfigSource((leaf,)))
 
 
 # Without TensorFlow.

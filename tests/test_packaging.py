@@ -173,6 +173,7 @@ def planned(checkout, *arguments):
         ("", "--gin_file=gin/dqn_cartpole.gin"),
         ("--seed=3", "--gin_file=gin/dqn_cartpole.gin --seed=3"),
         ("--gin_file=a.gin --seed=3", "--gin_file=a.gin --seed=3"),
+        ("--resume=runs/a", "--resume=runs/a"),
         ("--gin_param='A.b = 1'", "--gin_file=gin/dqn_cartpole.gin --gin_param='A.b = 1'"),
     ],
 )

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from typing import Callable
+from typing import TextIO
 
 
 class StopRequest:
@@ -29,11 +29,11 @@ class StopRequest:
 
 
 @contextlib.contextmanager
-def stop_on_signal(announce: Callable[[str], None]) -> Iterator[StopRequest]:
+def stop_on_signal(terminal: TextIO) -> Iterator[StopRequest]:
     """Turns the first SIGINT or SIGTERM into `request.event`, the second into an immediate exit.
 
     Args:
-      announce: Told once what is going on.
+      terminal: Where the user is told what is going on.
     """
     request = StopRequest()
 
@@ -43,7 +43,11 @@ def stop_on_signal(announce: Callable[[str], None]) -> Iterator[StopRequest]:
             os._exit(128 + number)
         request.signal_number = number
         request.event.set()
-        announce(f"{signal.Signals(number).name}: saving; once more to exit without saving")
+        text = f"\n{signal.Signals(number).name}: saving; once more to exit without saving\n"
+        # The signal may have come while the stream was being written to, which its buffer does
+        # not allow a second time; the descriptor does.
+        with contextlib.suppress(OSError):  # A closed terminal does not keep a run from saving.
+            os.write(terminal.fileno(), text.encode())
 
     previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

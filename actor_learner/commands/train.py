@@ -61,7 +61,7 @@ def run(options: TrainOptions) -> int:
         run_dir.describe(seed=seed, argv=sys.argv, name=name)
     with (
         process_output.capture_native_output(run_dir.log(JOB), capture_stdout=True) as output,
-        signals.stop_on_signal(lambda text: _say(output, text)) as stop,
+        signals.stop_on_signal(output.terminal) as stop,
     ):
         _say(output, f"run directory: {run_dir} (seed {seed})")
         return _run_captured(source, run_dir, seed, output, stop)

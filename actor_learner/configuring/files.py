@@ -48,6 +48,14 @@ def find(gin_file: str, including: str | None = None) -> str:
     )
 
 
+def leaves() -> list[str]:
+    """The names of the packaged files that are complete experiments, without `.gin`."""
+    packaged = packaged_directory()
+    names = _gin_files_in(packaged) if packaged else []
+    # Its neighbours include base.gin; alone it builds nothing.
+    return [name[: -len(_SUFFIX)] for name in names if name != "base.gin"]
+
+
 def shown(path: str) -> str:
     """`path` as a user would type it: relative inside the working directory, else absolute."""
     relative = os.path.relpath(path)

@@ -200,7 +200,7 @@ class PPOLearner:
         return self._generic_learner.run(iterations, parallel_iterations=parallel_iterations)
 
     def _endless_rounds(self, make_round: Callable[[], tf.data.Dataset]) -> tf.data.Dataset:
-        return tf.data.experimental.Counter().flat_map(lambda _: make_round())
+        return tf.data.Dataset.counter().flat_map(lambda _: make_round())
 
     def _round_of(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """The next `num_samples` elements; fewer are an error.

@@ -7,6 +7,7 @@ import os
 
 import gin
 import pytest
+import reverb
 import tensorflow as tf
 from tf_agents.agents.dqn import dqn_agent
 from tf_agents.networks import q_network
@@ -179,10 +180,12 @@ def test_samples_may_be_named_tuples_or_experience_alone(tmp_path):
     sample = collections.namedtuple("Sample", ["info", "data"])
 
     def named():
-        return tf.data.Dataset.from_tensors(sample((), tiny_agent.experience())).repeat()
+        return tiny_agent.untuned(
+            tf.data.Dataset.from_tensors(sample((), tiny_agent.experience())).repeat()
+        )
 
     def alone():
-        return tf.data.Dataset.from_tensors(tiny_agent.experience()).repeat()
+        return tiny_agent.untuned(tf.data.Dataset.from_tensors(tiny_agent.experience()).repeat())
 
     for name, dataset_fn, kwargs in (
         ("named", named, dict(use_reverb_v2=True)),
@@ -209,7 +212,7 @@ def test_the_function_after_each_train_step_sees_sample_and_loss(tmp_path):
 def test_arguments_of_train_may_come_from_the_dataset(tmp_path):
     def dataset():
         sample = (dict(experience=tiny_agent.experience()), ())
-        return tf.data.Dataset.from_tensors(sample).repeat()
+        return tiny_agent.untuned(tf.data.Dataset.from_tensors(sample).repeat())
 
     with make(tmp_path, dataset_fn=dataset, use_kwargs_in_agent_train=True) as trained:
         trained.run(2)
@@ -238,6 +241,30 @@ def test_without_a_message_the_timeout_says_what_to_look_at(tmp_path):
     with make(tmp_path, dataset_fn=lambda: tiny_agent.dataset(batches=1)) as trained:
         with pytest.raises(errors.ReplayTimeoutError, match=r"ended at train step \d .*writing"):
             trained.run(2)
+
+
+def test_a_reverb_table_without_items_is_a_timeout(tmp_path):
+    server = reverb.Server([reverb.Table.queue("replay", 10)], port=None)
+    try:
+        shapes = tf.nest.map_structure(lambda t: t.shape[1:], tiny_agent.experience())
+        dtypes = tf.nest.map_structure(lambda t: t.dtype, tiny_agent.experience())
+
+        def dataset():
+            samples = reverb.TrajectoryDataset(
+                f"localhost:{server.port}",
+                "replay",
+                dtypes=dtypes,
+                shapes=shapes,
+                max_in_flight_samples_per_worker=2,
+                rate_limiter_timeout_ms=50,
+            )
+            return samples.batch(3).map(lambda sample: (sample.data, ()))
+
+        with make(tmp_path, dataset_fn=dataset) as trained:
+            with pytest.raises(errors.ReplayTimeoutError, match="no sample came"):
+                trained.run(10)
+    finally:
+        server.stop()
 
 
 def test_the_agent_and_the_callers_list_are_left_alone(tmp_path):

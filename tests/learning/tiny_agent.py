@@ -64,7 +64,14 @@ def experience(value=1.0):
 
 def dataset(batches=None):
     """Endless batches of ones, or as many as asked for."""
-    return tf.data.Dataset.from_tensors((experience(), ())).repeat(batches)
+    return untuned(tf.data.Dataset.from_tensors((experience(), ())).repeat(batches))
+
+
+def untuned(dataset):
+    """The same dataset without tuning: its thread makes the end of each iterator slow."""
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)
 
 
 def train_step(value=0):

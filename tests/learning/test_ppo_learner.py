@@ -1,0 +1,261 @@
+"""Tests of `actor_learner.learning.ppo_learner`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import types
+
+import pytest
+import tensorflow as tf
+from tf_agents.agents import tf_agent
+
+from actor_learner import errors
+from actor_learner.learning import ppo_learner
+from tests.learning import tiny_agent
+
+
+class RecordingAgent(tiny_agent.TinyAgent):
+    """Looks like a PPO agent to the learner and keeps the observations it was trained on."""
+
+    def __init__(self, train_step, recurrent=False, in_train=False, normalizers=False):
+        super().__init__(train_step)
+        self._actor_net = types.SimpleNamespace(state_spec=("state",) if recurrent else ())
+        self._value_net = types.SimpleNamespace(state_spec=())
+        self._compute_value_and_advantage_in_train = in_train
+        self.update_normalizers_in_train = normalizers
+        self.seen = tf.Variable(tf.zeros([0]), shape=[None], trainable=False)
+        self.normalized = tf.Variable(tf.zeros([0]), shape=[None], trainable=False)
+
+    def update_observation_normalizer(self, observation):
+        self.normalized.assign(tf.concat([self.normalized, _flat(observation)], 0))
+
+    def update_reward_normalizer(self, reward):
+        tf.debugging.assert_rank(reward, 2)
+
+    def _train(self, experience, weights=None):
+        self.seen.assign(tf.concat([self.seen, _flat(experience.observation)], 0))
+        self.train_step_counter.assign_add(1)
+        return tf_agent.LossInfo(tf.reduce_mean(experience.observation), ())
+
+    def take_seen(self):
+        seen = self.seen.numpy().tolist()
+        self.seen.assign(tf.zeros([0]))
+        return seen
+
+
+def _flat(observation):
+    return tf.reshape(observation[..., 0], [-1])
+
+
+def rounds_of(lengths):
+    """A dataset function; its n-th use gives sequences of `lengths` with observations 100n + i."""
+    uses = tf.Variable(0.0)
+    offsets = tf.cumsum([0, *lengths[:-1]])
+
+    def sequence(index):
+        use = tf.cond(index == 0, lambda: uses.assign_add(1.0), uses.read_value)
+        first = 100.0 * use + tf.cast(offsets[index], tf.float32)
+        values = first + tf.cast(tf.range(tf.constant(lengths)[index]), tf.float32)
+        return tf.tile(values[None, :, None], [1, 1, 2])
+
+    def as_sample(observation):
+        ones = tf.ones(tf.shape(observation)[:2])
+        code = tf.cast(ones, tf.int32)
+        return (
+            tiny_agent.experience()._replace(
+                step_type=code,
+                observation=observation,
+                action=code,
+                next_step_type=code,
+                reward=ones,
+                discount=ones,
+            ),
+            (),
+        )
+
+    def dataset_fn():
+        sequences = tf.data.Dataset.range(len(lengths), output_type=tf.int32).map(sequence)
+        return sequences.map(as_sample)
+
+    return dataset_fn
+
+
+def make(root_dir, lengths=(10, 15), agent=None, step=None, **kwargs):
+    step = tiny_agent.train_step() if step is None else step
+    agent = RecordingAgent(step) if agent is None else agent
+    arguments = dict(
+        experience_dataset_fn=rounds_of(lengths),
+        normalization_dataset_fn=rounds_of(lengths),
+        num_samples=len(lengths),
+    )
+    arguments.update(kwargs)
+    return ppo_learner.PPOLearner(str(root_dir), step, agent, **arguments), agent
+
+
+def test_no_minibatch_of_a_round_leaks_into_the_next(tmp_path):
+    made, agent = make(tmp_path, num_epochs=3, minibatch_size=10, shuffle_buffer_size=100)
+    with made:
+        for number in (1, 2, 3):
+            made.run()
+            seen = agent.take_seen()
+            # 25 frames make two whole minibatches per epoch; five frames are dropped each time.
+            assert len(seen) == 3 * 2 * 10
+            assert all(100 * number <= value < 100 * number + 25 for value in seen)
+            for epoch in range(3):
+                frames = seen[epoch * 20 : epoch * 20 + 20]
+                assert len(set(frames)) == 20, "no frame comes twice in an epoch"
+            assert made.train_step_numpy == number * 6
+            assert made.num_frames_for_training.numpy() == 25
+
+
+def test_every_epoch_is_shuffled_anew(tmp_path):
+    made, agent = make(
+        tmp_path, lengths=(40,), num_epochs=2, minibatch_size=10, shuffle_buffer_size=100
+    )
+    with made:
+        made.run()
+    seen = agent.take_seen()
+    assert sorted(seen[:40]) == sorted(seen[40:]) == [100.0 + i for i in range(40)]
+    assert seen[:40] != seen[40:]
+
+
+def test_without_minibatches_whole_sequences_are_repeated(tmp_path):
+    made, agent = make(tmp_path, lengths=(2, 3), num_epochs=2)
+    with made:
+        made.run()
+        assert agent.take_seen() == [100, 101, 102, 103, 104] * 2
+        made.run()
+        assert agent.take_seen() == [200, 201, 202, 203, 204] * 2
+        assert made.train_step_numpy == 8
+
+
+def test_normalizers_see_each_frame_of_a_round_once(tmp_path):
+    made, agent = make(tmp_path, lengths=(2, 3), num_epochs=4)
+    with made:
+        made.run()
+        made.run()
+    assert agent.normalized.numpy().tolist() == [100, 101, 102, 103, 104, 200, 201, 202, 203, 204]
+
+
+def test_rounds_of_any_size_run_in_the_same_graph(tmp_path):
+    made, _ = make(
+        tmp_path, lengths=(30,), num_epochs=2, minibatch_size=10, shuffle_buffer_size=100
+    )
+    with made:
+        for _ in range(4):
+            made.run()
+        assert made._generic_learner._quiet_loop.trace_count == 1
+        assert made._generic_learner._recording_loop.trace_count == 1
+
+
+@pytest.mark.parametrize("late", ["experience_dataset_fn", "normalization_dataset_fn"])
+def test_a_round_that_stays_incomplete_is_a_timeout_and_not_a_hang(tmp_path, late):
+    made, _ = make(
+        tmp_path,
+        lengths=(2, 3),
+        **{late: rounds_of((2,))},
+        sample_timeout_message=lambda: "no actor writes to 'train'",
+    )
+    with made:
+        with pytest.raises(errors.ReplayTimeoutError, match="no actor writes to 'train'"):
+            made.run()
+        with pytest.raises(errors.ReplayTimeoutError, match="no actor writes to 'train'"):
+            made.run()
+
+
+def test_a_round_too_small_for_one_minibatch_is_refused(tmp_path):
+    made, _ = make(tmp_path, lengths=(4,), minibatch_size=10, shuffle_buffer_size=10)
+    with made, pytest.raises(ValueError, match="Cannot distribute 0 batches across 1 replicas"):
+        made.run()
+
+
+@pytest.mark.parametrize(
+    "agent, kwargs, message",
+    [
+        ({}, dict(minibatch_size=5), "shuffle_buffer_size must be provided"),
+        (
+            dict(recurrent=True),
+            dict(minibatch_size=5, shuffle_buffer_size=5),
+            "minibatch_size must be set to None for RNN",
+        ),
+        (
+            dict(in_train=True),
+            dict(minibatch_size=5, shuffle_buffer_size=5),
+            "compute_value_and_advantage_in_train should be set to False",
+        ),
+        (dict(normalizers=True), {}, "update_normalizers_in_train should be set to False"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(tmp_path, agent, kwargs, message):
+    step = tiny_agent.train_step()
+    with pytest.raises(ValueError, match=message):
+        make(tmp_path, agent=RecordingAgent(step, **agent), step=step, **kwargs)
+
+
+def test_checkpoints_triggers_and_stopping_are_those_of_the_learner(tmp_path):
+    calls = []
+    items = {"environment_step": tf.Variable(5)}
+    made, _ = make(tmp_path, triggers=[calls.append], checkpoint_items=items)
+    with made:
+        made.run()
+        made.add_trigger(calls.append)
+        made.run()
+        assert calls == [2, 4, 4]
+        assert made.stop_reason is None
+        path = made.save_checkpoint()
+    items = {"environment_step": tf.Variable(0)}
+    again, _ = make(tmp_path, checkpoint_items=items)
+    assert again.restored_from == path
+    assert again.train_step_numpy == 4
+    assert items["environment_step"].numpy() == 5
+    again.close()
+    with pytest.raises(errors.ActorLearnerError, match="closed"):
+        again.run()
+
+
+def test_minibatches_that_do_not_divide_among_replicas_do_not_leak_either(tmp_path):
+    script = """
+        import sys
+        import tensorflow as tf
+
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        two = [tf.config.LogicalDeviceConfiguration()] * 2
+        tf.config.set_logical_device_configuration(cpu, two)
+        from tf_agents.agents import tf_agent
+        from tf_agents.train.utils import train_utils
+        from tests.learning import test_ppo_learner
+
+        class Agent(test_ppo_learner.RecordingAgent):
+            def update_observation_normalizer(self, observation):
+                pass
+
+            def _train(self, experience, weights=None):
+                self.train_step_counter.assign_add(1)
+                value = tf.round(tf.reduce_mean(experience.observation) / 100.0)
+                return tf_agent.LossInfo(value, ())
+
+        strategy = tf.distribute.MirroredStrategy()
+        assert strategy.num_replicas_in_sync == 2
+        with strategy.scope():
+            step = train_utils.create_train_step()
+            # 30 frames: three minibatches, of which two train one step of the two replicas.
+            made, _ = test_ppo_learner.make(
+                sys.argv[1], lengths=(30,), agent=Agent(step), step=step, strategy=strategy,
+                minibatch_size=10, shuffle_buffer_size=1)
+            for number in (1, 2, 3, 4):
+                loss = made.run()
+                assert loss.loss.numpy() == 2 * number, (number, loss)
+                assert made.train_step_numpy == number
+            made.close()
+        print("done")
+    """
+    process = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+    )
+    assert process.returncode == 0 and process.stdout.endswith("done\n"), process.stdout[-4000:]
