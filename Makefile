@@ -26,10 +26,10 @@ test: $(VENV)/.installed-test
 
 # Whole trainings, judged by the return they reach: minutes each.
 learn: $(VENV)/.installed-test
-	@$(RUN) -m pytest -m slow --timeout=3600 -v $(ARGS)
+	@$(RUN) benchmarks/learning_proofs.py $(if $(ONLY),--only=$(ONLY)) $(ARGS)
 
 bench: $(VENV)/.installed-test
-	@for script in benchmarks/*.py; do $(RUN) $$script $(ARGS) || exit 1; done
+	@$(RUN) -m benchmarks.run $(ARGS)
 
 lint: $(VENV)/.installed-test
 	@$(RUN) -m ruff check . && $(RUN) -m ruff format --check .

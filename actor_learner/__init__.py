@@ -15,6 +15,7 @@ _MODULES = {
 
 _NAMES = {
     "Actor": "actor_learner.acting.actor",
+    "PerLaneObserver": "actor_learner.acting.per_lane",
     "collect_metrics": "actor_learner.acting.actor",
     "eval_metrics": "actor_learner.acting.actor",
     "Evaluator": "actor_learner.acting.evaluator",

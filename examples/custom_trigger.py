@@ -1,4 +1,4 @@
-"""A trigger of one's own: train with `actor-learner train --gin_file=examples/custom_trigger.gin`."""
+"""A trigger of one's own; `python train.py --gin_file=examples/custom_trigger.gin` uses it."""
 
 import gin
 import numpy as np

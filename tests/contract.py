@@ -59,7 +59,7 @@ def run_tf_agents_tests(
       AssertionError: If a test fails, none runs, a replacement or a deselection matches nothing,
         or a reason is empty. The message holds the output of the failed tests.
     """
-    source = _substitute_imports(_read_module(module_path), replacements)
+    source = with_imports_replaced(module_path, replacements)
     # TF-Agents' tests use the backport package; the standard library has had it since 3.3.
     source = re.sub(r"^import mock$", "from unittest import mock", source, flags=re.MULTILINE)
     deselect = dict(deselect or {})
@@ -100,6 +100,11 @@ def run_tf_agents_tests(
     assert process.returncode == 0, f"{module_path}: exit code {process.returncode}"
     assert passed, f"{module_path}: no test ran"
     return ContractResult(passed, skipped)
+
+
+def with_imports_replaced(module_path: str, replacements: Mapping[str, str]) -> str:
+    """The source of an installed module with some of its imports replaced, to run as a script."""
+    return _substitute_imports(_read_module(module_path), replacements)
 
 
 def _read_module(module_path: str) -> str:

@@ -148,6 +148,7 @@ class OneProcess:
             raise
         if self._learner.stop_reason is None and not self._stop.is_set():
             self._finish_evaluation()
+        self._progress.stop()
         self._save()
         self._report()
         if self._learner.stop_reason is not None:
@@ -334,8 +335,9 @@ class OneProcess:
         state = self._server.info().tables[lane_replay.TABLE]
         row["replay_size"] = self._experiment.replay.num_transitions(self._experience, state.size)
         row["samples_per_insert"] = state.samples_per_insert
-        if elapsed > 0.1:  # Rates over less are noise.
-            _, steps_before, train_steps_before = self._last_report
+        _, steps_before, train_steps_before = self._last_report
+        # Over less time rates are noise; an evaluation's line follows no steps at all.
+        if elapsed > 0.1 and environment_step > steps_before:
             row["environment_steps_per_second"] = (environment_step - steps_before) / elapsed
             row["train_steps_per_second"] = (train_step - train_steps_before) / elapsed
             self._last_report = (seconds, environment_step, train_step)

@@ -26,17 +26,23 @@ class ProgressState(tf.train.experimental.PythonState):
     ) -> None:
         self._statistics = statistics
         self._clock = clock
-        self._started = clock()
+        self._started: float | None = clock()
         self._seconds_before = 0.0
 
     @property
     def seconds(self) -> float:
         """Seconds spent on this run, in this process and earlier ones."""
-        return self._seconds_before + self._clock() - self._started
+        running = 0.0 if self._started is None else self._clock() - self._started
+        return self._seconds_before + running
 
     def start(self) -> None:
         """Begins to count now, so that building does not count."""
         self._started = self._clock()
+
+    def stop(self) -> None:
+        """Ends the count, so that exporting does not count."""
+        self._seconds_before = self.seconds
+        self._started = None
 
     def serialize(self) -> str:
         return json.dumps({"seconds": self.seconds, "statistics": self._statistics.state()})

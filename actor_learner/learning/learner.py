@@ -15,7 +15,7 @@ from tf_agents.specs import tensor_spec
 from tf_agents.typing import types
 
 from actor_learner import configurable, errors
-from actor_learner.learning import checkpoints, interval_trigger, train_loop, trigger_runner
+from actor_learner.learning import checkpoints, interval_trigger, train_loop, trigger_runner, tuning
 
 TRAIN_DIR = "train"
 POLICY_SAVED_MODEL_DIR = "policies"
@@ -84,8 +84,9 @@ class Learner(tf.Module):
           root_dir: Checkpoints and summaries go to `<root_dir>/train`.
           train_step: Scalar integer variable that the agent increments.
           agent: Trained in place; no attribute of it is replaced.
-          experience_dataset_fn: Makes the dataset of `(experience, sample_info)` batches. Not
-            needed if every `run` is given an iterator.
+          experience_dataset_fn: Makes the dataset of `(experience, sample_info)` batches, which is
+            read without tf.data's autotuning unless its options turn that on. Not needed if every
+            `run` is given an iterator.
           after_train_strategy_step_fn: `fn((experience, sample_info), loss_info)`, traced into the
             graph after each train step, for example to update priorities.
           triggers: Called as `trigger(train_step)` after each `run`; the list is copied.
@@ -318,7 +319,7 @@ class Learner(tf.Module):
 
     def _distribute(self, dataset_fn, options) -> Any:
         return self.strategy.distribute_datasets_from_function(
-            lambda _: dataset_fn(), options=options
+            lambda _: tuning.without_tuning(dataset_fn()), options=options
         )
 
     def _create_variables(self) -> None:

@@ -13,7 +13,7 @@ from tf_agents.networks import utils as network_utils
 from tf_agents.typing import types
 
 from actor_learner import configurable
-from actor_learner.learning import learner
+from actor_learner.learning import learner, tuning
 
 
 @configurable.register
@@ -200,7 +200,7 @@ class PPOLearner:
         return self._generic_learner.run(iterations, parallel_iterations=parallel_iterations)
 
     def _endless_rounds(self, make_round: Callable[[], tf.data.Dataset]) -> tf.data.Dataset:
-        return tf.data.Dataset.counter().flat_map(lambda _: make_round())
+        return tuning.without_tuning(tf.data.Dataset.counter().flat_map(lambda _: make_round()))
 
     def _round_of(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """The next `num_samples` elements; fewer are an error.

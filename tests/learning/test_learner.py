@@ -180,12 +180,10 @@ def test_samples_may_be_named_tuples_or_experience_alone(tmp_path):
     sample = collections.namedtuple("Sample", ["info", "data"])
 
     def named():
-        return tiny_agent.untuned(
-            tf.data.Dataset.from_tensors(sample((), tiny_agent.experience())).repeat()
-        )
+        return tf.data.Dataset.from_tensors(sample((), tiny_agent.experience())).repeat()
 
     def alone():
-        return tiny_agent.untuned(tf.data.Dataset.from_tensors(tiny_agent.experience()).repeat())
+        return tf.data.Dataset.from_tensors(tiny_agent.experience()).repeat()
 
     for name, dataset_fn, kwargs in (
         ("named", named, dict(use_reverb_v2=True)),
@@ -212,7 +210,7 @@ def test_the_function_after_each_train_step_sees_sample_and_loss(tmp_path):
 def test_arguments_of_train_may_come_from_the_dataset(tmp_path):
     def dataset():
         sample = (dict(experience=tiny_agent.experience()), ())
-        return tiny_agent.untuned(tf.data.Dataset.from_tensors(sample).repeat())
+        return tf.data.Dataset.from_tensors(sample).repeat()
 
     with make(tmp_path, dataset_fn=dataset, use_kwargs_in_agent_train=True) as trained:
         trained.run(2)

@@ -1,32 +1,39 @@
 """TF-Agents' own tests of its learners, run against ours."""
 
+import pytest
+
 from tests import contract
 
-_NO_TPU = "there is no TPU here: the case repeats the default strategy"
-_SLOW = "slow; the same test runs with another agent or strategy, and this one was run by hand"
+_LEARNER = {
+    "tf_agents.train.learner": "actor_learner.learning.learner",
+    "tf_agents.environments.suite_gym": "actor_learner.environments.suite_gymnasium",
+}
+_INITIAL = "LearnerTest.testInitialCheckpointStoresOptimizerVariables"
+_LATER = "LearnerTest.testCheckpointStoresOptimizerVariables"
+_NO_TPU = {
+    name + agent + "_TPU": "there is no TPU here: the case repeats the default strategy"
+    for name in (_INITIAL, _LATER)
+    for agent in ("DQN", "PPO")
+}
+_SLOW = "slow: another case of the same runs here, and this one with the learning proofs"
 
 
 def test_tf_agents_learner_tests_pass_against_our_learner():
-    initial = "LearnerTest.testInitialCheckpointStoresOptimizerVariables"
-    later = "LearnerTest.testCheckpointStoresOptimizerVariables"
+    slow = [
+        _INITIAL + case
+        for case in ("DQN_default", "DQN_one_device", "DQN_mirrored")
+        + ("PPO_default", "PPO_one_device", "PPO_mirrored")
+    ]
+    slow += [
+        _LATER + case
+        for case in ("DQN_default", "DQN_mirrored", "PPO_default", "PPO_one_device", "PPO_mirrored")
+    ]
+    slow += ["LearnerTest.testLossLearnerDifferentDistStratPPO"]
     result = contract.run_tf_agents_tests(
         "tf_agents.train.learner_test",
-        {
-            "tf_agents.train.learner": "actor_learner.learning.learner",
-            "tf_agents.environments.suite_gym": "actor_learner.environments.suite_gymnasium",
-        },
-        deselect={
-            later + "DQN_TPU": _NO_TPU,
-            later + "PPO_TPU": _NO_TPU,
-            initial + "DQN": _SLOW,
-            initial + "PPO": _SLOW,
-            later + "DQN_default": _SLOW,
-            later + "DQN_mirrored": _SLOW,
-            later + "PPO_default": _SLOW,
-            later + "PPO_one_device": _SLOW,
-            later + "PPO_mirrored": _SLOW,
-            "LearnerTest.testLossLearnerDifferentDistStratPPO": _SLOW,
-        },
+        _LEARNER,
+        deselect={**_NO_TPU, **{name: _SLOW for name in slow}},
+        timeout_seconds=280,
     )
     assert {
         "LearnerTest.testLearnerRun",
@@ -34,9 +41,18 @@ def test_tf_agents_learner_tests_pass_against_our_learner():
         "LearnerTest.testLearnerLossPassExperience",
         "LearnerTest.testLearnerAssertInvalidIterations",
         "LearnerTest.testLearnerRaiseExceptionOnMismatchingBatchSetup",
-        later + "DQN_one_device",
+        _LATER + "DQN_one_device",
         "LearnerTest.testLossLearnerDifferentDistStratDQN",  # Default, one device, mirrored.
     } <= set(result.passed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_all_tf_agents_learner_tests_pass_against_our_learner():
+    result = contract.run_tf_agents_tests(
+        "tf_agents.train.learner_test", _LEARNER, deselect=_NO_TPU, timeout_seconds=1700
+    )
+    assert len(result.passed) >= 19
 
 
 def test_tf_agents_ppo_learner_tests_pass_against_our_ppo_learner():

@@ -64,14 +64,10 @@ def experience(value=1.0):
 
 def dataset(batches=None):
     """Endless batches of ones, or as many as asked for."""
-    return untuned(tf.data.Dataset.from_tensors((experience(), ())).repeat(batches))
-
-
-def untuned(dataset):
-    """The same dataset without tuning: its thread makes the end of each iterator slow."""
+    made = tf.data.Dataset.from_tensors((experience(), ())).repeat(batches)
     options = tf.data.Options()
-    options.autotune.enabled = False
-    return dataset.with_options(options)
+    options.autotune.enabled = False  # For TF-Agents' learners: see `learning/tuning.py`.
+    return made.with_options(options)
 
 
 def train_step(value=0):

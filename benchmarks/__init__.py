@@ -1,0 +1,1 @@
+"""Measurements of ours beside the peer and the limit, in one run."""

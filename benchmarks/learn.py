@@ -1,0 +1,72 @@
+"""Training from Reverb: train steps per second.
+
+Ours: `Learner.run(iterations=100)` on the lane-batched stream. Peer: TF-Agents' `Learner` on its
+own replay buffer. Limit: `agent.train` in a graph loop on one fixed batch, without any input.
+"""
+
+from __future__ import annotations
+
+import tempfile
+
+import tensorflow as tf
+from tf_agents.train import learner as peer_learner
+
+from actor_learner.learning import learner
+from benchmarks import harness, settings
+
+ITERATIONS = 100
+LANES = 64
+
+
+def rows(config: settings.Settings) -> list[harness.Row]:
+    return [
+        _row(config, "DQN 64x64, batch 64", settings.cartpole_dqn, 64, with_peer=True),
+        _row(config, "SAC 256x256, batch 256", settings.pendulum_sac, 256, with_peer=True),
+    ]
+
+
+def _row(config, case: str, build, batch_size: int, with_peer: bool) -> harness.Row:
+    built, theirs, bare = build().agent, build().agent, build().agent
+    ours_stream = settings.LaneStream(built.collect_data_spec, LANES)
+    peer_stream = settings.PeerStream(built.collect_data_spec)
+    with settings.closing(ours_stream, peer_stream), tempfile.TemporaryDirectory() as directory:
+        ours_stream.fill(500)
+        peer_stream.fill(4_000)
+        ours = learner.Learner(
+            f"{directory}/ours",
+            built.train_step_counter,
+            built,
+            lambda: ours_stream.dataset(batch_size),
+            checkpoint_interval=0,
+        )
+        peer = peer_learner.Learner(
+            f"{directory}/peer",
+            theirs.train_step_counter,
+            theirs,
+            lambda: peer_stream.dataset(batch_size),
+            checkpoint_interval=-1,
+        )
+        batch, _ = next(iter(ours_stream.dataset(batch_size)))
+        train = tf.autograph.experimental.do_not_convert(bare.train)
+
+        @tf.function
+        def loop(count):
+            for _ in tf.range(count):
+                train(batch)
+
+        def run(callable_):
+            def work() -> int:
+                callable_()
+                return ITERATIONS
+
+            return work
+
+        measures = {
+            "ours": harness.rate(run(lambda: ours.run(ITERATIONS)), config.seconds),
+            "limit": harness.rate(run(lambda: loop(tf.constant(ITERATIONS))), config.seconds),
+        }
+        if with_peer:
+            measures["peer"] = harness.rate(run(lambda: peer.run(ITERATIONS)), config.seconds)
+        results = harness.alternate(measures, config.repetitions)
+        ours.close()
+    return harness.row("learn", case, results)

@@ -1,0 +1,161 @@
+"""Trains the ready-made configurations on several seeds and says which reach their target.
+
+python benchmarks/learning_proofs.py [--only dqn_cartpole,sac_pendulum] [--fresh]
+
+Each (configuration, seed) is a run of its own under learn/, made by the command a user types.
+Finished ones are not repeated, so that an interrupted proof goes on. Results: a table, curves with
+seed bands (learn/<configuration>.png) and learn_results.json, rows
+{config, seed, target, reached, environment_steps, seconds, best_return, fresh_return}.
+`reached` is judged by the evaluations during training; `fresh_return` rates the best policy again,
+on 20 episodes of other seeds, because the best of many evaluations is partly luck.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "learn_results.json"
+RUNS = ROOT / "learn"
+FRESH_SEED = 777
+
+
+@dataclasses.dataclass(frozen=True)
+class Proof:
+    """What a configuration must show: `needed` of `seeds` seeds reach `target`."""
+
+    target: float
+    seeds: int
+    needed: int
+
+
+PROOFS = {
+    "dqn_cartpole": Proof(target=475.0, seeds=5, needed=4),
+    "c51_cartpole": Proof(target=475.0, seeds=3, needed=2),
+    "sac_pendulum": Proof(target=-180.0, seeds=3, needed=3),
+    "td3_pendulum": Proof(target=-180.0, seeds=3, needed=2),
+    "dqn_lunarlander": Proof(target=200.0, seeds=3, needed=2),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="configurations, separated by commas")
+    parser.add_argument("--fresh", action="store_true", help="repeat what is finished")
+    arguments = parser.parse_args()
+    names = [name for name in arguments.only.split(",") if name] or list(PROOFS)
+    unknown = sorted(set(names) - set(PROOFS))
+    if unknown:
+        parser.error(f"no proof named {', '.join(unknown)}; there are {', '.join(PROOFS)}")
+    results = _read_results()
+    for name in names:
+        for seed in range(PROOFS[name].seeds):
+            key = (name, seed)
+            if arguments.fresh or key not in results:
+                results[key] = _prove(name, seed, PROOFS[name].target)
+                _write_results(results)
+            print(_line(results[key]), flush=True)
+        _draw(name)
+    return 0 if _summary(names, results) else 1
+
+
+def _prove(name: str, seed: int, target: float) -> dict:
+    run = RUNS / f"{name}-{seed}"
+    shutil.rmtree(run, ignore_errors=True)
+    train = [sys.executable, str(ROOT / "train.py"), f"--gin_file=gin/{name}.gin"]
+    process = subprocess.run(
+        [*train, f"--seed={seed}", f"--run_dir={run}"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if process.returncode != 0:
+        raise SystemExit(f"{name}, seed {seed}: training failed\n{process.stdout[-4000:]}")
+    score = json.loads((run / "best" / "score.json").read_text())
+    rows = _rows(run)
+    reached_at = next((row for row in rows if row.get("eval_return", -1e9) >= target), None)
+    end = reached_at or rows[-1]
+    return {
+        "config": name,
+        "seed": seed,
+        "target": target,
+        "reached": reached_at is not None,
+        "environment_steps": end["environment_steps"],
+        "seconds": round(end["seconds"], 1),
+        "best_return": round(score["mean"], 1),
+        "fresh_return": _evaluate_again(run),
+    }
+
+
+def _evaluate_again(run: pathlib.Path) -> float:
+    command = [sys.executable, "-m", "actor_learner.cli", "eval", str(run)]
+    process = subprocess.run(
+        [*command, "--episodes=20", f"--seed={FRESH_SEED}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return float(re.search(r"return (-?[\d.]+)", process.stdout)[1])
+
+
+def _rows(run: pathlib.Path) -> list[dict]:
+    from actor_learner.reporting import jsonl
+
+    return jsonl.read_rows(run / "metrics.jsonl")
+
+
+def _draw(name: str) -> None:
+    from actor_learner.reporting import curve
+
+    runs = [_rows(RUNS / f"{name}-{seed}") for seed in range(PROOFS[name].seeds)]
+    curve.draw_seed_bands({name: runs}, RUNS / f"{name}.png", name, PROOFS[name].target)
+
+
+def _read_results() -> dict:
+    if not RESULTS.exists():
+        return {}
+    return {(row["config"], row["seed"]): row for row in json.loads(RESULTS.read_text())}
+
+
+def _write_results(results: dict) -> None:
+    RESULTS.write_text(json.dumps(list(results.values()), indent=2) + "\n")
+
+
+def _line(row: dict) -> str:
+    return (
+        f"{row['config']:18} seed {row['seed']}  {'reached' if row['reached'] else 'MISSED '} "
+        f"{row['target']:7.1f}  best {row['best_return']:7.1f}  fresh {row['fresh_return']:7.1f}  "
+        f"{row['environment_steps']:9,} steps  {row['seconds']:7.1f} s"
+    )
+
+
+def _summary(names: list[str], results: dict) -> bool:
+    print()
+    proved = True
+    for name in names:
+        proof = PROOFS[name]
+        rows = [results[name, seed] for seed in range(proof.seeds)]
+        reached = [row for row in rows if row["reached"]]
+        holds = len(reached) >= proof.needed
+        proved &= holds
+        seconds = sorted(row["seconds"] for row in rows)
+        steps = sorted(row["environment_steps"] for row in rows)
+        print(
+            f"{'proved' if holds else 'FAILED':7} {name:18} {len(reached)} of {proof.seeds} seeds "
+            f"reach {proof.target:g}; median {steps[len(steps) // 2]:,} steps, "
+            f"{seconds[len(seconds) // 2]:.0f} s"
+        )
+    return proved
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""The agents, environments and streams that several benchmarks measure with."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+
+import numpy as np
+import reverb
+import tensorflow as tf
+from tf_agents.replay_buffers import reverb_replay_buffer as peer_buffer
+from tf_agents.replay_buffers import reverb_utils as peer_observers
+from tf_agents.specs import tensor_spec
+from tf_agents.trajectories import time_step as ts
+
+from actor_learner.agents import algorithm, dqn, sac
+from actor_learner.replay import lane_replay, sample_stream, server
+
+PEER_TABLE = "peer"
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How long to measure: `quick` only shows that everything runs."""
+
+    seconds: float = 1.5
+    repetitions: int = 5
+    lanes: tuple[int, ...] = (1, 8, 64, 256)
+
+    @classmethod
+    def quick(cls) -> Settings:
+        return cls(seconds=0.1, repetitions=1, lanes=(1, 8))
+
+
+def cartpole_dqn() -> algorithm.Algorithm:
+    """DQN with a 64x64 network for CartPole's specs."""
+    world = algorithm.World(
+        ts.time_step_spec(tensor_spec.BoundedTensorSpec([4], tf.float32, -5, 5)),
+        tensor_spec.BoundedTensorSpec([], tf.int64, 0, 1),
+        tf.Variable(0, dtype=tf.int64),
+        tf.Variable(0, dtype=tf.int64),
+    )
+    built = dqn.dqn(world, fc_layer_params=(64, 64))
+    built.agent.initialize()
+    return built
+
+
+def pendulum_sac() -> algorithm.Algorithm:
+    """SAC with 256x256 networks for Pendulum's specs."""
+    world = algorithm.World(
+        ts.time_step_spec(tensor_spec.BoundedTensorSpec([3], tf.float32, -8, 8)),
+        tensor_spec.BoundedTensorSpec([1], tf.float32, -2, 2),
+        tf.Variable(0, dtype=tf.int64),
+        tf.Variable(0, dtype=tf.int64),
+    )
+    built = sac.sac(world)
+    built.agent.initialize()
+    return built
+
+
+class LaneStream:
+    """An embedded server with a lane-batched table, and an observer that fills it."""
+
+    def __init__(self, data_spec, num_lanes: int, capacity: int = 200_000) -> None:
+        self.replay = lane_replay.LaneReplay(capacity)
+        self.experience = sample_stream.Experience(data_spec, num_lanes, 1, 0.99)
+        self.server = server.ReplayServer(self.replay.tables(self.experience))
+        self.observer = self.replay.observer(self.experience, self.server.client())
+
+    def dataset(self, batch_size: int) -> tf.data.Dataset:
+        return self.replay.dataset(self.experience, self.server.address, batch_size, 30.0)
+
+    def fill(self, rows: int) -> None:
+        for index in range(rows):
+            self.observer(random_step(self.experience.data_spec, self.experience.num_lanes, index))
+        self.observer.flush()
+
+    def close(self) -> None:
+        self.observer.close()
+        self.server.stop()
+
+
+class PeerStream:
+    """TF-Agents' own replay buffer and observer, as its examples build them."""
+
+    def __init__(self, data_spec, capacity: int = 200_000) -> None:
+        self.data_spec = data_spec
+        self.server = reverb.Server(
+            [
+                reverb.Table(
+                    PEER_TABLE,
+                    max_size=capacity,
+                    sampler=reverb.selectors.Uniform(),
+                    remover=reverb.selectors.Fifo(),
+                    rate_limiter=reverb.rate_limiters.MinSize(1),
+                )
+            ]
+        )
+        self.buffer = peer_buffer.ReverbReplayBuffer(
+            data_spec, sequence_length=2, table_name=PEER_TABLE, local_server=self.server
+        )
+        self.observer = peer_observers.ReverbAddTrajectoryObserver(
+            self.buffer.py_client, PEER_TABLE, sequence_length=2
+        )
+
+    def dataset(self, batch_size: int) -> tf.data.Dataset:
+        return self.buffer.as_dataset(sample_batch_size=batch_size, num_steps=2).prefetch(3)
+
+    def fill(self, steps: int) -> None:
+        for index in range(steps):
+            step = random_step(self.data_spec, 1, index)
+            self.observer(tf.nest.map_structure(lambda leaf: leaf[0, ...], step))
+        self.observer.flush()
+
+    def close(self) -> None:
+        self.observer.close()
+        self.server.stop()
+
+
+def random_step(data_spec, num_lanes: int, seed: int):
+    """One step of all lanes in the middle of an episode, with random numbers in it."""
+    generator = np.random.default_rng(seed)
+
+    def leaf(spec):
+        shape = (num_lanes, *spec.shape)
+        if spec.dtype.is_floating:
+            return generator.normal(size=shape).astype(spec.dtype.as_numpy_dtype)
+        high = 256 if spec.dtype == tf.uint8 else 2
+        return generator.integers(0, high, size=shape).astype(spec.dtype.as_numpy_dtype)
+
+    step = tf.nest.map_structure(leaf, data_spec)
+    middle = np.ones(num_lanes, np.int32)
+    return step._replace(step_type=middle, next_step_type=middle)
+
+
+@contextlib.contextmanager
+def closing(*things):
+    """Closes everything that has a `close()` at the end."""
+    with contextlib.ExitStack() as stack:
+        for thing in things:
+            stack.callback(thing.close)
+        yield
