@@ -37,8 +37,10 @@ class InlineInference:
         self._num_actions = len(tf.nest.flatten(policy.action_spec))
         self._num_infos = len(tf.nest.flatten(policy.info_spec))
 
+        # One positional argument per tensor: a concrete function called in another layout than it
+        # was traced with spends milliseconds on the error message it then discards.
         self._function = tf.function(self._step, autograph=False).get_concrete_function(
-            self._flat_specs, [_spec_of(state) for state in self._flat_initial_state]
+            *self._flat_specs, *[_spec_of(state) for state in self._flat_initial_state]
         )
         self._placeholders = [tf.zeros(spec.shape, spec.dtype) for spec in self._flat_specs]
         used = _inputs_read(self._function)
@@ -73,8 +75,10 @@ class InlineInference:
             previous_state=_pack(self._initial_state, states[num_states:]),
         )
 
-    def _step(self, flat_time_step: list, flat_state: list) -> list:
+    def _step(self, *inputs: tf.Tensor) -> list:
         self._trace_count += 1
+        flat_time_step = list(inputs[: len(self._flat_specs)])
+        flat_state = list(inputs[len(self._flat_specs) :])
         time_step = tf.nest.pack_sequence_as(self._policy.time_step_spec, flat_time_step)
         if flat_state:
             # A lane that begins an episode begins with a fresh state, whatever the policy does.

@@ -50,7 +50,7 @@ def lane_transitions(
       n_step: Steps per transition; items must have been written with `window = n_step + 1`.
       gamma: Discount factor of the agent, used to sum rewards when `n_step > 1`.
       shuffle_items: Items mixed before batches are cut: more items, less correlated batches, and
-        older samples. By default enough for four batches, and at least 16.
+        older samples. By default enough for 16 batches, and at least 16.
       prefetch: Batches kept ready.
       timeout_seconds: The dataset ends if the table gives nothing for so long; None waits forever.
       seed: Seed of the mixing. (Which items are drawn is decided by the server, unseeded.)
@@ -61,7 +61,7 @@ def lane_transitions(
     layout = rows.RowLayout(data_spec, num_lanes)
     signature = layout.signature(n_step + 1)
     if shuffle_items is None:
-        shuffle_items = max(16, -(-4 * batch_size // num_lanes))
+        shuffle_items = max(16, -(-16 * batch_size // num_lanes))
     timeout_ms = -1 if timeout_seconds is None else int(timeout_seconds * 1000)
     dataset = reverb.TrajectoryDataset(
         server_address,
@@ -73,8 +73,8 @@ def lane_transitions(
         rate_limiter_timeout_ms=timeout_ms,
     )
 
-    def pool(sample: reverb.ReplaySample) -> dict[str, tf.Tensor]:
-        """`[items, T, lanes, ...]` to shuffled valid windows `[n, T, ...]`."""
+    def pool(sample: reverb.ReplaySample) -> Any:
+        """`[items, T, lanes, ...]` to shuffled valid transitions `[n, 2, ...]`."""
         columns = {}
         for name, column in sample.data.items():
             if name == rows.VERSION:
@@ -89,12 +89,10 @@ def lane_transitions(
             layout.read(columns, "step_type"), layout.read(columns, "next_step_type")
         )
         index = tf.random.shuffle(tf.where(valid)[:, 0], seed=seed)
-        return {name: tf.gather(column, index) for name, column in columns.items()}
-
-    def unpack(columns: dict[str, tf.Tensor]) -> Any:
+        columns = {name: tf.gather(column, index) for name, column in columns.items()}
         trajectory = n_step_lib.fold(layout.unpack(columns), gamma)
         return trajectory, TransitionInfo(columns[rows.VERSION])
 
+    # Unpacked by the pool, not by the batch: the cost of these many small ops is per call.
     dataset = dataset.batch(shuffle_items, drop_remainder=True).map(pool)
-    dataset = dataset.rebatch(batch_size, drop_remainder=True).map(unpack)
-    return dataset.prefetch(prefetch)
+    return dataset.rebatch(batch_size, drop_remainder=True).prefetch(prefetch)
