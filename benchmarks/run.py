@@ -20,6 +20,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help=f"some of {', '.join(NAMES)}, with commas")
     parser.add_argument("--quick", action="store_true", help="only show that everything runs")
+    parser.add_argument("--results", type=pathlib.Path, default=RESULTS, help="where to write")
     arguments = parser.parse_args()
     names = [name for name in arguments.only.split(",") if name] or list(NAMES)
     unknown = sorted(set(names) - set(NAMES))
@@ -33,8 +34,8 @@ def main() -> int:
     from benchmarks import harness
 
     print(harness.table(rows))
-    RESULTS.write_text(json.dumps([row.as_dict() for row in rows], indent=2) + "\n")
-    print(f"written to {RESULTS.name}")
+    arguments.results.write_text(json.dumps([row.as_dict() for row in rows], indent=2) + "\n")
+    print(f"written to {arguments.results}")
     return 0
 
 

@@ -68,7 +68,7 @@ def lane_transitions(
         table_name,
         dtypes={name: spec.dtype for name, spec in signature.items()},
         shapes={name: spec.shape for name, spec in signature.items()},
-        max_in_flight_samples_per_worker=2 * shuffle_items,
+        max_in_flight_samples_per_worker=shuffle_items,  # The next pool; more would be stale.
         num_workers_per_iterator=1,
         rate_limiter_timeout_ms=timeout_ms,
     )
