@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(sys.argv[1:] if argv is None else list(argv))
     try:
         return arguments.command(arguments)
-    except errors.ConfigError as error:
+    except (errors.ConfigError, errors.MissingExtraError, errors.SpecMismatchError) as error:
         print(f"error: {error}", file=sys.stderr)
         return BAD_CONFIGURATION
     except errors.ActorLearnerError as error:

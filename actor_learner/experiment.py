@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from typing import Any, Callable
 
@@ -17,6 +18,26 @@ from actor_learner.replay import lane_replay, sample_stream
 
 EVALUATION_SEED_OFFSET = 1_000_003
 """Keeps the evaluation's environments apart from those that experience is collected in."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Pace:
+    """The ratio of train steps to environment steps, counted from where a process began.
+
+    Attributes:
+      learn_from: Environment step at which learning begins, or goes on.
+      train_step: Train steps taken by then.
+      updates_per_step: Train steps per environment step from there.
+    """
+
+    learn_from: int
+    train_step: int
+    updates_per_step: float
+
+    def updates_due(self, environment_step: int) -> int:
+        """Train steps that should have been taken by `environment_step`."""
+        steps = max(0, environment_step - self.learn_from)
+        return self.train_step + int(steps * self.updates_per_step)
 
 
 @configurable.register
@@ -152,13 +173,18 @@ class Experiment:
         """Environment steps of one run of the actor."""
         return self._collect_steps or max(64, num_lanes)
 
-    def updates_due(self, environment_step: int) -> int:
-        """Train steps that should have been taken by `environment_step`.
+    def pace(self, environment_step: int, train_step: int, replay_is_empty: bool) -> Pace:
+        """How updates follow environment steps from these counters on.
 
-        A function of the counters alone, so that a resumed run goes on at the same ratio.
+        Args:
+          environment_step: Environment steps taken when this process began.
+          train_step: Train steps taken by then.
+          replay_is_empty: Learning then waits for as many steps as there are initial random ones,
+            random or not: the first few transitions of a resumed run alone would spoil its policy.
         """
-        learned_from = max(0, environment_step - self.initial_random_steps)
-        return int(learned_from * self.updates_per_step)
+        wait = self.initial_random_steps if replay_is_empty else 0
+        learn_from = max(environment_step + wait, self.initial_random_steps)
+        return Pace(learn_from, train_step, self.updates_per_step)
 
     def _make_environment(self, **wanted: Any) -> py_environment.PyEnvironment:
         parameters = inspect.signature(self.environment).parameters

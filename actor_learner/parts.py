@@ -1,4 +1,4 @@
-"""The parts of the running experiment, for gin files to hand to triggers and observers.
+"""The parts of the running experiment, for gin files to hand to triggers.
 
 ```
 Learner.triggers = [@PagerTrigger()]

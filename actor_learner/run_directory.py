@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import fcntl
 import json
 import os
 import pathlib
 import platform
 import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -39,30 +40,31 @@ class RunDirectory:
           name: Name of the experiment.
 
         Raises:
-          errors.ConfigError: If the directory already holds a run.
+          errors.ConfigError: If the directory holds a run that has been trained, or cannot be
+            written to. One whose training never began is used again.
         """
         if path is None:
-            stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-            candidate = pathlib.Path("runs") / f"{name}-{stamp}"
-            number = 1
-            while True:
-                try:
-                    candidate.mkdir(parents=True)
-                    return cls(candidate)
-                except FileExistsError:
-                    number += 1
-                    candidate = pathlib.Path("runs") / f"{name}-{stamp}-{number}"
+            path = cls._dated(name)
         run = cls(path)
-        if run.description.exists():
+        if run.description.exists() and run.has_checkpoints:
             raise errors.ConfigError(
                 f"{run} already holds a run: go on with it by --resume={run}, or choose another "
                 "--run_dir"
             )
-        try:
+        with run._writing():
             run.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise errors.ConfigError(f"--run_dir={path} cannot be made: {error}") from error
         return run
+
+    @staticmethod
+    def _dated(name: str) -> pathlib.Path:
+        """A directory that does not exist yet."""
+        stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+        candidate = pathlib.Path("runs") / f"{name}-{stamp}"
+        number = 1
+        while candidate.exists():
+            number += 1
+            candidate = pathlib.Path("runs") / f"{name}-{stamp}-{number}"
+        return candidate
 
     @classmethod
     def existing(cls, path: str) -> RunDirectory:
@@ -76,6 +78,11 @@ class RunDirectory:
             what = "is not a run directory" if run.path.is_dir() else "does not exist"
             raise errors.ConfigError(f"{path} {what} (it has no run.json)")
         return run
+
+    @property
+    def has_checkpoints(self) -> bool:
+        """Whether a learner has saved anything here."""
+        return any((self.tensorboard / "checkpoints").glob("ckpt-*"))
 
     @property
     def description(self) -> pathlib.Path:
@@ -122,15 +129,46 @@ class RunDirectory:
     def log(self, job: str, index: int = 0) -> pathlib.Path:
         """The log file of one job; its directory is made."""
         directory = self.path / "jobs" / f"{job}-{index}"
-        directory.mkdir(parents=True, exist_ok=True)
+        with self._writing():
+            directory.mkdir(parents=True, exist_ok=True)
         return directory / "log"
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps other processes from training in this directory; ends with the process at latest.
+
+        Raises:
+          errors.ConfigError: If another process holds the lock.
+        """
+        with self._writing():
+            file = open(self.path / "lock", "a+")
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                file.seek(0)
+                raise errors.ConfigError(
+                    f"{self} is being trained by process {file.read().strip() or 'unknown'}: stop "
+                    "that one first, or choose another --run_dir"
+                ) from error
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
+            yield
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise errors.ConfigError(f"{self} cannot be written to: {error}") from error
 
     def describe(self, *, seed: int, argv: Sequence[str], **more: Any) -> None:
         """Writes `run.json`: seed, arguments, versions, commit."""
         content = {
             "seed": seed,
             "argv": list(argv),
-            "started": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+            "started": _now(),
             "python": platform.python_version(),
             "versions": _versions(),
             "git_commit": _git_commit(),
@@ -149,14 +187,23 @@ class RunDirectory:
         except (OSError, ValueError) as error:
             raise errors.ConfigError(f"{self.description} cannot be read: {error}") from error
 
-    def update_description(self, **changes: Any) -> None:
-        """Adds to `run.json`."""
-        self._write_description({**self.read_description(), **changes})
+    def describe_resumption(self, argv: Sequence[str]) -> None:
+        """Adds to `run.json` that, when and how the run was resumed."""
+        content = self.read_description()
+        content.setdefault("resumed", []).append(
+            {"argv": list(argv), "at": _now(), "git_commit": _git_commit()}
+        )
+        self._write_description(content)
 
     def _write_description(self, content: dict[str, Any]) -> None:
         temporary = self.description.with_suffix(".json.tmp")
-        temporary.write_text(json.dumps(content, indent=2) + "\n")
-        os.replace(temporary, self.description)
+        with self._writing():
+            temporary.write_text(json.dumps(content, indent=2) + "\n")
+            os.replace(temporary, self.description)
+
+
+def _now() -> str:
+    return datetime.datetime.now().astimezone().isoformat(timespec="seconds")
 
 
 def _versions() -> dict[str, str]:
@@ -185,8 +232,3 @@ def _git_commit() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None  # Not in a repository, or no git: a run needs neither.
     return f"{commit}+changes" if status else commit
-
-
-def command_line() -> str:
-    """How this process was started, for the log."""
-    return " ".join(sys.argv)

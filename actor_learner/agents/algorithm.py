@@ -9,6 +9,8 @@ import tensorflow as tf
 from tf_agents.agents import tf_agent
 from tf_agents.trajectories import time_step as ts
 
+from actor_learner import errors
+
 
 @dataclasses.dataclass(frozen=True)
 class World:
@@ -50,9 +52,9 @@ class Algorithm:
 
     def __post_init__(self) -> None:
         if self.n_step < 1:
-            raise ValueError(f"n_step must be at least 1, got {self.n_step}")
+            raise errors.ConfigError(f"n_step must be at least 1, got {self.n_step}")
         if not 0.0 <= self.gamma <= 1.0:
-            raise ValueError(f"gamma must lie in [0, 1], got {self.gamma}")
+            raise errors.ConfigError(f"gamma must lie in [0, 1], got {self.gamma}")
 
 
 def as_algorithm(built: Any) -> Algorithm:
@@ -61,6 +63,6 @@ def as_algorithm(built: Any) -> Algorithm:
         return built
     if isinstance(built, tf_agent.TFAgent):
         return Algorithm(built)
-    raise TypeError(
+    raise errors.ConfigError(
         f"Experiment.agent built a {type(built).__name__}; it must return a TFAgent or an Algorithm"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 from tf_agents.agents.categorical_dqn import categorical_dqn_agent
 
-from actor_learner import configurable
+from actor_learner import configurable, errors
 from actor_learner.agents import algorithm, networks, schedules
 
 
@@ -49,7 +49,7 @@ def c51(
     """
     networks.single_discrete_action(world.action_spec)
     if not min_q_value < max_q_value:
-        raise ValueError(
+        raise errors.ConfigError(
             f"c51.min_q_value ({min_q_value}) must be below max_q_value ({max_q_value})"
         )
     epsilon = schedules.linear(

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 from tf_agents.agents.ddpg import ddpg_agent
 
 from actor_learner import configurable
-from actor_learner.agents import algorithm, networks
+from actor_learner.agents import algorithm, exploration, networks
+
+
+class DdpgWithLaneNoise(ddpg_agent.DdpgAgent):
+    """DDPG whose collect policy disturbs each lane on its own."""
+
+    def __init__(
+        self, *args: Any, noise_stddev: float, noise_damping: float, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._lane_collect_policy = exploration.OrnsteinUhlenbeckPolicy(
+            self.policy, noise_stddev, noise_damping
+        )
+
+    @property
+    def collect_policy(self) -> exploration.OrnsteinUhlenbeckPolicy:
+        return self._lane_collect_policy
 
 
 @configurable.register
@@ -44,7 +62,7 @@ def ddpg(
       reward_scale: Factor on all rewards.
     """
     networks.single_action(world.action_spec)
-    agent = ddpg_agent.DdpgAgent(
+    agent = DdpgWithLaneNoise(
         world.time_step_spec,
         world.action_spec,
         actor_network=networks.DeterministicActor(
@@ -55,8 +73,8 @@ def ddpg(
         ),
         actor_optimizer=tf.keras.optimizers.Adam(actor_learning_rate),
         critic_optimizer=tf.keras.optimizers.Adam(critic_learning_rate),
-        ou_stddev=noise_stddev,
-        ou_damping=noise_damping,
+        noise_stddev=noise_stddev,
+        noise_damping=noise_damping,
         target_update_tau=target_update_tau,
         target_update_period=target_update_period,
         td_errors_loss_fn=tf.math.squared_difference,

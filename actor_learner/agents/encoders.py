@@ -13,8 +13,11 @@ from actor_learner.agents import layers
 
 ConvLayers = tuple[tuple[int, int, int], ...]
 
-LARGEST_ONE_HOT = 1024
-"""Integers with more values than this are taken as numbers, not as choices."""
+LARGEST_ONE_HOT = 4096
+"""Integers whose one-hot code would be longer than this are taken as numbers, not as choices."""
+
+MOST_CHANNELS = 16
+"""A first or last dimension of an image up to this size holds channels or stacked frames."""
 
 
 class Encoder(NamedTuple):
@@ -36,9 +39,9 @@ def choose_encoder(observation_spec: Any) -> Encoder:
     if not tf.nest.is_nested(observation_spec):
         if is_image(observation_spec):
             return Encoder(
-                layers.ScaleImage(_image_scale(observation_spec)),
+                layers.ScaleImage(_scale(observation_spec), image_layout(observation_spec)),
                 None,
-                convolutions(observation_spec.shape),
+                convolutions(observation_spec),
             )
         return Encoder(_vector_layer(observation_spec, nested=False), None, None)
     parts = tf.nest.map_structure(_part_layer, observation_spec)
@@ -61,13 +64,35 @@ def encoding_net(
 
 
 def is_image(spec: tf.TensorSpec) -> bool:
-    """Whether a leaf is an image: three dimensions, the first two at least 8 pixels."""
-    return spec.shape.rank == 3 and spec.shape[0] >= 8 and spec.shape[1] >= 8
+    """Whether a leaf is an image of at least 8 by 8 pixels, with channels last, first or none."""
+    return image_layout(spec) is not None
 
 
-def convolutions(shape: tf.TensorShape) -> ConvLayers:
+def image_layout(spec: tf.TensorSpec) -> str | None:
+    """Where an image's channels are: "last", "first" (stacked frames), "none"; None: no image.
+
+    Two dimensions are an image only if they hold bytes; of floats they may be a table.
+    """
+    shape = tuple(spec.shape)
+    if len(shape) == 2 and spec.dtype == tf.uint8 and min(shape) >= 8:
+        return "none"
+    if len(shape) == 3:
+        if min(shape[:2]) >= 8 and shape[2] <= MOST_CHANNELS:
+            return "last"
+        if min(shape[1:]) >= 8 and shape[0] <= MOST_CHANNELS:
+            return "first"
+    return None
+
+
+def image_size(spec: tf.TensorSpec) -> int:
+    """The smaller of height and width."""
+    shape = tuple(spec.shape)
+    return min(shape[1:] if image_layout(spec) == "first" else shape[:2])
+
+
+def convolutions(spec: tf.TensorSpec) -> ConvLayers:
     """Convolutions that fit an image: those of the Atari DQN paper from 36 pixels on."""
-    if min(shape[0], shape[1]) >= 36:
+    if image_size(spec) >= 36:
         return ((32, 8, 4), (64, 4, 2), (64, 3, 1))
     return ((16, 3, 1), (32, 3, 1))
 
@@ -75,11 +100,11 @@ def convolutions(shape: tf.TensorShape) -> ConvLayers:
 def _part_layer(spec: tf.TensorSpec) -> tf.keras.layers.Layer:
     """A layer that turns one part of a nested observation into a vector."""
     if is_image(spec):
-        return layers.ImageVector(_image_scale(spec), convolutions(spec.shape))
+        return layers.ImageVector(_scale(spec), image_layout(spec), convolutions(spec))
     return _vector_layer(spec, nested=True)
 
 
-def _image_scale(spec: tf.TensorSpec) -> float:
+def _scale(spec: tf.TensorSpec) -> float:
     return 255.0 if spec.dtype == tf.uint8 else 1.0
 
 
@@ -88,10 +113,10 @@ def _vector_layer(spec: tf.TensorSpec, nested: bool) -> tf.keras.layers.Layer | 
     size = spec.shape.num_elements()
     if spec.dtype.is_integer and isinstance(spec, tensor_spec.BoundedTensorSpec):
         low, high = int(spec.minimum.min()), int(spec.maximum.max())
-        if high - low < LARGEST_ONE_HOT:
+        if size * (high - low + 1) <= LARGEST_ONE_HOT:
             return layers.OneHot(low, high - low + 1, size)
     if spec.dtype.is_bool or spec.dtype.is_integer or spec.dtype.is_floating:
         if nested or spec.dtype != tf.float32 or spec.shape.rank != 1:
-            return layers.FloatVector(size)
+            return layers.FloatVector(size, _scale(spec))
         return None
     raise errors.SpecMismatchError(f"no network can take in an observation of {spec}")

@@ -13,17 +13,26 @@ import tensorflow as tf
 
 
 class ScaleImage(tf.keras.layers.Layer):
-    """Casts to float and divides by `scale`: `[batch, height, width, channels]`."""
+    """Casts to float, divides by `scale`, puts channels last: `[batch, height, width, channels]`.
 
-    def __init__(self, scale: float, **kwargs: Any) -> None:
+    Args:
+      scale: Divisor, 255 for bytes.
+      layout: Where the channels are: "last", "first" or "none".
+    """
+
+    def __init__(self, scale: float, layout: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._scale = scale
+        self._layout = layout
 
     def call(self, image: tf.Tensor) -> tf.Tensor:
-        return tf.cast(image, tf.float32) / self._scale
+        image = tf.cast(image, tf.float32) / self._scale
+        if self._layout == "first":
+            return tf.transpose(image, [0, 2, 3, 1])
+        return image[..., tf.newaxis] if self._layout == "none" else image
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "scale": self._scale}
+        return {**super().get_config(), "scale": self._scale, "layout": self._layout}
 
 
 class OneHot(tf.keras.layers.Layer):
@@ -43,27 +52,32 @@ class OneHot(tf.keras.layers.Layer):
 
 
 class FloatVector(tf.keras.layers.Layer):
-    """Numbers of any shape and type, `[batch, ...]`, to float32 `[batch, size]`."""
+    """Numbers of any shape and type, `[batch, ...]`, over `scale`: float32 `[batch, size]`."""
 
-    def __init__(self, size: int, **kwargs: Any) -> None:
+    def __init__(self, size: int, scale: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._size = size
+        self._size, self._scale = size, scale
 
     def call(self, value: tf.Tensor) -> tf.Tensor:
-        return tf.reshape(tf.cast(value, tf.float32), [-1, self._size])
+        return tf.reshape(tf.cast(value, tf.float32), [-1, self._size]) / self._scale
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "size": self._size}
+        return {**super().get_config(), "size": self._size, "scale": self._scale}
 
 
 class ImageVector(tf.keras.layers.Layer):
     """An image through convolutions `(filters, kernel, stride)` to `[batch, features]`."""
 
     def __init__(
-        self, scale: float, convolutions: Sequence[tuple[int, int, int]], **kwargs: Any
+        self,
+        scale: float,
+        layout: str,
+        convolutions: Sequence[tuple[int, int, int]],
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self._scale = scale
+        self._scale, self._layout = scale, layout
+        self._prepare = ScaleImage(scale, layout)
         self._convolutions = tuple(tuple(convolution) for convolution in convolutions)
         self._stack = [
             tf.keras.layers.Conv2D(filters, kernel, stride, activation="relu")
@@ -72,11 +86,15 @@ class ImageVector(tf.keras.layers.Layer):
         self._flatten = tf.keras.layers.Flatten()
 
     def call(self, image: tf.Tensor) -> tf.Tensor:
-        hidden = tf.cast(image, tf.float32) / self._scale
+        hidden = self._prepare(image)
         for layer in self._stack:
             hidden = layer(hidden)
         return self._flatten(hidden)
 
     def get_config(self) -> dict[str, Any]:
-        config = {"scale": self._scale, "convolutions": self._convolutions}
+        config = {
+            "scale": self._scale,
+            "layout": self._layout,
+            "convolutions": self._convolutions,
+        }
         return {**super().get_config(), **config}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tf_agents.agents.sac import tanh_normal_projection_network
 from tf_agents.networks import (
@@ -143,6 +144,11 @@ def single_action(action_spec: Any) -> tensor_spec.BoundedTensorSpec:
         raise errors.SpecMismatchError(
             f"this agent needs one continuous action, the environment has {action_spec}: use dqn "
             "or c51 for discrete actions"
+        )
+    if not (np.isfinite(leaves[0].minimum).all() and np.isfinite(leaves[0].maximum).all()):
+        raise errors.SpecMismatchError(
+            f"this agent needs an action with bounds, the environment has {leaves[0]}: wrap it, "
+            "e.g. GymnasiumEnvironment.wrappers = [('RescaleAction', ...)] or 'ClipAction'"
         )
     return leaves[0]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import tensorflow as tf
 from tf_agents.agents.sac import sac_agent
 
-from actor_learner import configurable
+from actor_learner import configurable, errors
 from actor_learner.agents import algorithm, networks
 
 
@@ -47,6 +49,8 @@ def sac(
       reward_scale: Factor on all rewards.
     """
     leaf = networks.single_action(world.action_spec)
+    if initial_alpha <= 0:
+        raise errors.ConfigError(f"sac.initial_alpha must be above 0, got {initial_alpha}")
     if target_entropy is None:
         target_entropy = -float(leaf.shape.num_elements())
     agent = sac_agent.SacAgent(
@@ -66,7 +70,7 @@ def sac(
         td_errors_loss_fn=tf.math.squared_difference,
         gamma=gamma,
         reward_scale_factor=reward_scale,
-        initial_log_alpha=float(tf.math.log(initial_alpha)),
+        initial_log_alpha=math.log(initial_alpha),
         target_entropy=target_entropy,
         gradient_clipping=gradient_clipping,
         train_step_counter=world.train_step,

@@ -7,6 +7,8 @@ from typing import Callable
 import tensorflow as tf
 from tf_agents.policies import tf_policy
 
+from actor_learner import errors
+
 
 def linear(step: tf.Variable, start: float, end: float, num_steps: int) -> Callable[[], tf.Tensor]:
     """A value that goes from `start` to `end` in `num_steps` of `step`, and stays there.
@@ -15,7 +17,7 @@ def linear(step: tf.Variable, start: float, end: float, num_steps: int) -> Calla
       A callable giving the value as a float32 scalar; inside a graph it reads `step` on each run.
     """
     if num_steps < 1:
-        raise ValueError(f"a schedule needs at least one step, got {num_steps}")
+        raise errors.ConfigError(f"a schedule needs at least one step, got {num_steps}")
 
     def value() -> tf.Tensor:
         progress = tf.minimum(tf.cast(step, tf.float32) / float(num_steps), 1.0)

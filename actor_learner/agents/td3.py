@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 from tf_agents.agents.td3 import td3_agent
 
 from actor_learner import configurable
-from actor_learner.agents import algorithm, networks
+from actor_learner.agents import algorithm, exploration, networks
+
+
+class Td3WithLaneNoise(td3_agent.Td3Agent):
+    """TD3 whose collect policy disturbs each lane on its own."""
+
+    def __init__(self, *args: Any, collect_noise: float, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._lane_collect_policy = exploration.GaussianNoisePolicy(self.policy, collect_noise)
+
+    @property
+    def collect_policy(self) -> exploration.GaussianNoisePolicy:
+        return self._lane_collect_policy
 
 
 @configurable.register
@@ -48,7 +62,7 @@ def td3(
       reward_scale: Factor on all rewards.
     """
     networks.single_action(world.action_spec)
-    agent = td3_agent.Td3Agent(
+    agent = Td3WithLaneNoise(
         world.time_step_spec,
         world.action_spec,
         actor_network=networks.DeterministicActor(
@@ -59,7 +73,7 @@ def td3(
         ),
         actor_optimizer=tf.keras.optimizers.Adam(actor_learning_rate),
         critic_optimizer=tf.keras.optimizers.Adam(critic_learning_rate),
-        exploration_noise_std=exploration_noise,
+        collect_noise=exploration_noise,
         target_policy_noise=target_policy_noise,
         target_policy_noise_clip=target_policy_noise_clip,
         actor_update_period=actor_update_period,

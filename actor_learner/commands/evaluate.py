@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
+import tempfile
 
 from actor_learner import config, errors, run_directory
+from actor_learner.commands import import_path
 from actor_learner.reporting import process_output, video
 
 OK = 0
-JOB = "eval"
 FRAMES_PER_SECOND = 30
 
 
@@ -19,8 +21,14 @@ def run(run_path: str, *, episodes: int, seed: int, video: str | None) -> int:
     policy_path = _policy_path(run_dir)
     if video is not None and pathlib.Path(video).suffix != ".mp4":
         raise errors.ConfigError(f"--video={video}: the file's name must end in .mp4")
+    import_path.extend(run_dir.read_description().get("import_path", []))
+    import_path.extend([os.getcwd()])
     with (
-        process_output.capture_native_output(run_dir.log(JOB), capture_stdout=True) as output,
+        # Not in the run directory, which may be somebody else's.
+        tempfile.TemporaryDirectory() as directory,
+        process_output.capture_native_output(
+            os.path.join(directory, "log"), capture_stdout=True
+        ) as output,
         output.quiet_imports(),
     ):
         config.load(config.ConfigSource((str(run_dir.config),), ()))
@@ -65,5 +73,6 @@ def _evaluate(policy_path: pathlib.Path, episodes: int, seed: int, video_path: s
             writer = stack.enter_context(video.VideoWriter(video_path, FRAMES_PER_SECOND))
             on_step = lambda: writer.append(env.render())  # noqa: E731
         policy = saved_model.load(str(policy_path), env)
-        result = evaluator.Evaluator(env, policy, episodes, seed=seed).run(on_step)
+        evaluation_seed = seed + experiment_lib.EVALUATION_SEED_OFFSET
+        result = evaluator.Evaluator(env, policy, episodes, seed=evaluation_seed).run(on_step)
     return result.returns

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Iterator
 from typing import TextIO
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
 
 class StopRequest:
     """Whether, and by which signal, the process was asked to end.
@@ -32,26 +34,43 @@ class StopRequest:
 def stop_on_signal(terminal: TextIO) -> Iterator[StopRequest]:
     """Turns the first SIGINT or SIGTERM into `request.event`, the second into an immediate exit.
 
+    Python runs signal handlers in the main thread, between two bytecodes: not while TensorFlow
+    computes or waits. The interpreter writes the signal's number to a pipe at once, though, and a
+    thread reads it there.
+
     Args:
       terminal: Where the user is told what is going on.
     """
     request = StopRequest()
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
 
-    def handle(number: int, frame: object) -> None:
-        del frame
-        if request.event.is_set():
-            os._exit(128 + number)
-        request.signal_number = number
-        request.event.set()
-        text = f"\n{signal.Signals(number).name}: saving; once more to exit without saving\n"
-        # The signal may have come while the stream was being written to, which its buffer does
-        # not allow a second time; the descriptor does.
-        with contextlib.suppress(OSError):  # A closed terminal does not keep a run from saving.
-            os.write(terminal.fileno(), text.encode())
+    def watch() -> None:
+        while True:
+            received = os.read(reading, 1)
+            if not received:
+                return  # The writing end was closed: the command is over.
+            number = received[0]
+            if number not in _SIGNALS:
+                continue
+            if request.event.is_set():
+                os._exit(128 + number)
+            request.signal_number = number
+            request.event.set()
+            text = f"\n{signal.Signals(number).name}: saving; once more to exit without saving\n"
+            with contextlib.suppress(OSError):  # A closed terminal keeps no run from saving.
+                os.write(terminal.fileno(), text.encode())
 
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    watcher = threading.Thread(target=watch, name="signals", daemon=True)
+    watcher.start()
+    previous_descriptor = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    previous = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
     try:
         yield request
     finally:
+        signal.set_wakeup_fd(previous_descriptor)
         for number, handler in previous.items():
             signal.signal(number, handler)
+        os.close(writing)
+        watcher.join(timeout=5.0)
+        os.close(reading)

@@ -13,17 +13,9 @@ import traceback
 from typing import Any
 
 from actor_learner import config, errors, run_directory
-from actor_learner.commands import signals
-from actor_learner.reporting import (
-    console,
-    csv_file,
-    curve,
-    jsonl,
-    logger,
-    process_output,
-    summary,
-    tensorboard,
-)
+from actor_learner.commands import import_path, signals
+from actor_learner.commands import report as report_lib
+from actor_learner.reporting import process_output
 
 OK, FAILED = 0, 1
 JOB = "train"
@@ -45,26 +37,38 @@ def run(options: TrainOptions) -> int:
     """Trains, and returns the exit code.
 
     Raises:
-      errors.ConfigError: For mistakes found before there is a run directory.
+      errors.ActorLearnerError: For what goes wrong before training begins.
     """
+    if options.seed is not None and not 0 <= options.seed < 2**32:
+        raise errors.ConfigError(f"--seed must lie in 0 to 2**32 - 1, got {options.seed}")
     source = _source(options)
+    if options.resume:
+        earlier = run_directory.RunDirectory.existing(options.resume)
+        import_path.extend(earlier.read_description().get("import_path", []))
+    import_path.extend(import_path.of(source))
     config.check(source)
     if options.dry_run:
         return _dry_run(source, options)
     if options.resume:
-        run_dir = run_directory.RunDirectory.existing(options.resume)
+        run_dir = earlier
         seed = run_dir.read_description()["seed"] if options.seed is None else options.seed
     else:
         name = pathlib.Path(source.gin_files[-1]).stem
         run_dir = run_directory.RunDirectory.create(options.run_dir, name)
         seed = secrets.randbelow(2**31) if options.seed is None else options.seed
-        run_dir.describe(seed=seed, argv=sys.argv, name=name)
-    with (
-        process_output.capture_native_output(run_dir.log(JOB), capture_stdout=True) as output,
-        signals.stop_on_signal(output.terminal) as stop,
-    ):
-        _say(output, f"run directory: {run_dir} (seed {seed})")
-        return _run_captured(source, run_dir, seed, output, stop)
+    with run_dir.locked():
+        if options.resume:
+            run_dir.describe_resumption(sys.argv)
+        else:
+            run_dir.describe(
+                seed=seed, argv=sys.argv, name=name, import_path=import_path.of(source)
+            )
+        with (
+            process_output.capture_native_output(run_dir.log(JOB), capture_stdout=True) as output,
+            signals.stop_on_signal(output.terminal) as stop,
+        ):
+            _say(output, f"run directory: {run_dir} (seed {seed})")
+            return _run_captured(source, run_dir, seed, output, stop)
 
 
 def _source(options: TrainOptions) -> config.ConfigSource:
@@ -108,25 +112,30 @@ def _run_captured(
 ) -> int:
     """The part of the run whose native output goes to the log."""
     with contextlib.ExitStack() as stack:
-        report = stack.enter_context(_Report(run_dir))
+        report = stack.enter_context(report_lib.Report(run_dir, output.log_path))
         try:
             training = stack.enter_context(
                 _built(source, run_dir, seed, output, on_row=report.write, stop=stop.event)
             )
-            report.open(training, output.terminal)
+        except Exception:
+            output.log.write(traceback.format_exc())
+            raise
+        report.open(training, output.terminal)
+        try:
             status = training.run()
             if status != "interrupted":
                 training.export_policies()
-            report.close()
-        except errors.ConfigError:
-            raise
-        except errors.ActorLearnerError as error:
-            report.close()
-            return report.fail(output, error, str(error))
         except Exception as error:
             report.close()
             output.log.write(traceback.format_exc())
-            return report.fail(output, error, traceback.format_exc())
+            expected = isinstance(error, errors.ActorLearnerError)
+            if not expected or error.__cause__ is not None:
+                # What a trigger, an environment or a bug of ours raised: the place matters.
+                _say(output, traceback.format_exc())
+            for line in report.closing_lines("failed", f"{type(error).__name__}: {error}"):
+                _say(output, line)
+            return FAILED
+        report.close()
         for line in report.closing_lines(status, training.stop_reason):
             _say(output, line)
         return stop.exit_code if status == "interrupted" else OK
@@ -153,90 +162,6 @@ def _built(
         run_dir.config.write_text(config.config_text())
         run_dir.operative_config.write_text(config.operative_config())
         yield training
-
-
-class _Report:
-    """The run's metrics, on their way to files, TensorBoard and the terminal."""
-
-    def __init__(self, run_dir: run_directory.RunDirectory) -> None:
-        self._run_dir = run_dir
-        self._loggers: logger.Loggers | None = None
-        self._view: console.Console | None = None
-        self._training: Any = None
-        self._last_row: dict[str, Any] = {}
-
-    def __enter__(self) -> _Report:
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        self.close()
-
-    def open(self, training: Any, terminal: Any) -> None:
-        """Begins to show and write; rows past the restored checkpoint are dropped."""
-        self._training = training
-        self._experiment = training.experiment
-        for rows_of in (jsonl, csv_file):
-            path = self._run_dir.metrics_jsonl if rows_of is jsonl else self._run_dir.metrics_csv
-            rows_of.truncate_after(path, training.environment_step)
-        self._loggers = logger.Loggers(
-            [
-                jsonl.JsonlLogger(self._run_dir.metrics_jsonl),
-                csv_file.CsvLogger(self._run_dir.metrics_csv),
-                tensorboard.TensorBoardLogger(str(self._run_dir.tensorboard)),
-            ]
-        )
-        self._view = console.make_view(
-            terminal, self._experiment.environment_steps, self._title(), best=training.best
-        )
-        self._view.start()
-        if training.restored_from:
-            self._view.message(
-                f"resumed at environment step {training.environment_step:,} from "
-                f"{training.restored_from}"
-            )
-
-    def write(self, row: dict[str, Any]) -> None:
-        self._last_row = row
-        self._loggers.write(row)
-        self._view.write(row)
-
-    def close(self) -> None:
-        """Ends the view, closes the files, draws the curve."""
-        if self._view is None:
-            return
-        view, loggers = self._view, self._loggers
-        self._view = self._loggers = None
-        view.close()
-        loggers.close()
-        curve.draw_curve(
-            jsonl.read_rows(self._run_dir.metrics_jsonl),
-            self._run_dir.curve,
-            self._title(),
-            self._experiment.target_return,
-        )
-
-    def closing_lines(self, status: str, reason: str | None) -> list[str]:
-        training = self._training
-        return summary.closing_lines(
-            run_dir=str(self._run_dir),
-            best=training.best if training else None,
-            environment_steps=training.environment_step if training else 0,
-            train_steps=training.train_step if training else 0,
-            seconds=training.seconds if training else 0.0,
-            status=status,
-            reason=reason,
-            log_path=str(self._run_dir.log(JOB)),
-        )
-
-    def fail(self, output: process_output.CapturedOutput, error: Exception, details: str) -> int:
-        """Says what went wrong and where to look; returns the exit code."""
-        _say(output, details)
-        for line in self.closing_lines("failed", f"{type(error).__name__}: {error}"):
-            _say(output, line)
-        return FAILED
-
-    def _title(self) -> str:
-        return self._run_dir.path.name
 
 
 def _say(output: process_output.CapturedOutput, text: str) -> None:

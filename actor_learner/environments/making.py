@@ -196,7 +196,7 @@ def explained(name: str, spec: registration.EnvSpec | None) -> Iterator[None]:
             if entry_point.startswith(prefix) and importlib.util.find_spec(package) is None:
                 raise errors.MissingExtraError(
                     f"environment {name!r} needs {package}, which is not installed: "
-                    f"pip install 'actor-learner[{extra}]'"
+                    f"{extras.install_command(extra)}"
                 ) from error
         raise errors.MissingExtraError(
             f"environment {name!r} needs a package that cannot be imported: {error}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 import tree
 from tf_agents.policies import py_policy
 from tf_agents.specs import array_spec
@@ -42,7 +43,7 @@ class PyPolicyInference:
             time_step = tree.map_structure(_without_lane, time_step)
             if time_step.is_first():
                 self.reset()
-        elif self._state and np.any(time_step.is_first()):
+        elif tree.flatten(self._state) and np.any(time_step.is_first()):
             self._reset_lanes(time_step.is_first())
         previous_state = self._state
         step = self._policy.action(time_step, previous_state)
@@ -85,7 +86,8 @@ class RandomInference:
         self._num_lanes = num_lanes
         self._generator = np.random.default_rng(seed)
         self._info = tree.map_structure(
-            lambda spec: np.zeros((num_lanes, *spec.shape), spec.dtype), info_spec
+            lambda spec: np.zeros((num_lanes, *spec.shape), tf.as_dtype(spec.dtype).as_numpy_dtype),
+            info_spec,
         )
 
     def reset(self) -> None:

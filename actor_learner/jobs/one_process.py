@@ -17,9 +17,13 @@ from actor_learner.acting import actor, evaluator
 from actor_learner.environments import lanes as lanes_lib
 from actor_learner.jobs import progress_state
 from actor_learner.learning import evaluation, learner, triggers
-from actor_learner.replay import lane_replay, server
+from actor_learner.replay import server
 
-COMPLETED, TARGET_REACHED, INTERRUPTED = "completed", "target reached", "interrupted"
+COMPLETED, TARGET_REACHED = "completed", "target reached"
+STOPPED, INTERRUPTED = "stopped", "interrupted"
+
+MOST_ITERATIONS = 1_000
+"""Train steps per call of the learner at most, so that a request to stop is soon seen."""
 
 Row = dict[str, Any]
 
@@ -38,7 +42,8 @@ class OneProcess:
     Args:
       experiment: What to train.
       run: Where everything goes.
-      seed: Of environments, networks, exploration and sampling order.
+      seed: Of environments, networks and exploration. Which items are sampled is decided by the
+        Reverb server, which cannot be seeded.
       on_row: Called with each line of metrics.
       stop: Set from anywhere, a signal handler included, to end training after the current turn.
     """
@@ -112,8 +117,8 @@ class OneProcess:
 
     @property
     def stop_reason(self) -> str | None:
-        """Why a trigger ended training."""
-        return self._learner.stop_reason
+        """Why training ended before its time; None if it did not."""
+        return self._target_reached or self._learner.stop_reason
 
     def describe(self) -> list[str]:
         """Lines that say what was built."""
@@ -132,10 +137,11 @@ class OneProcess:
         Whatever ends training, a checkpoint is saved first.
 
         Returns:
-          One of `COMPLETED`, `TARGET_REACHED`, `INTERRUPTED`.
+          `COMPLETED`, `TARGET_REACHED`, `STOPPED` (by a trigger) or `INTERRUPTED`.
         """
         total = self._experiment.environment_steps
         self._progress.start()
+        self._last_report = (self.seconds, self.environment_step, self.train_step)
         try:
             while self.environment_step < total and not self._ended():
                 self._collect()
@@ -146,14 +152,16 @@ class OneProcess:
         except BaseException:
             self._learner.save_checkpoint()
             raise
-        if self._learner.stop_reason is None and not self._stop.is_set():
+        self._save()
+        if not self._ended() and self._evaluated_at != self.train_step:
             self._finish_evaluation()
         self._progress.stop()
-        self._save()
         self._report()
-        if self._learner.stop_reason is not None:
+        if self._target_reached:
             return TARGET_REACHED
-        return INTERRUPTED if self.environment_step < total else COMPLETED
+        if self._stop.is_set() and self.environment_step < total:
+            return INTERRUPTED
+        return COMPLETED if self._learner.stop_reason is None else STOPPED
 
     def export_policies(self) -> None:
         """Writes SavedModels of the policy, collect policy and greedy policy as they are now."""
@@ -190,7 +198,8 @@ class OneProcess:
         self._experience = experience
         tables = experiment.replay.tables(experience)
         for table in tables:
-            _refuse_deadlock(table)
+            _refuse_unfit(table)
+        self._table_name = tables[0].name
         self._server = server.ReplayServer(tables, checkpoint_dir=run.replay)
         self._closing.callback(self._server.stop)
         self._client = self._server.client()
@@ -218,8 +227,14 @@ class OneProcess:
         self._closing.callback(self._actor.close)
         self._build_learner()
         self._build_evaluation(seed)
-        self._last_report = (0.0, self.environment_step, self.train_step)
+        self._pace = experiment.pace(
+            self.environment_step,
+            self.train_step,
+            replay_is_empty=self._server.info().tables[self._table_name].size == 0,
+        )
         self._loss: Any = None
+        self._evaluated_at: int | None = None
+        self._target_reached: str | None = None
 
     def _build_learner(self) -> None:
         experiment = self._experiment
@@ -245,7 +260,11 @@ class OneProcess:
     def _build_evaluation(self, seed: int) -> None:
         experiment = self._experiment
         policy = experiment_lib.greedy(self._algorithm.agent.policy)
-        env = experiment.make_evaluation_environment(seed)
+        # A process per lane is too many for one lane per episode.
+        lanes = {}
+        if getattr(self._env, "vectorization", None) == "async":
+            lanes["num_envs"] = min(self._actor.num_lanes, experiment.evaluation_episodes)
+        env = experiment.make_evaluation_environment(seed, **lanes)
         self._closing.callback(env.close)
         self._evaluator = evaluator.Evaluator(
             env,
@@ -262,7 +281,7 @@ class OneProcess:
             self._train_step,
             max(1, interval) if experiment.evaluation_interval else 0,
             target_return=experiment.target_return,
-            observers=[self._best, self._report_evaluation],
+            observers=[self._best, self._report_evaluation, self._note_target],
         )
         self._learner.add_trigger(self._evaluation_trigger)
 
@@ -271,15 +290,18 @@ class OneProcess:
         self._observer.flush()
 
     def _learn(self) -> None:
-        due = self._experiment.updates_due(self.environment_step) - self.train_step
-        if due > 0:
-            self._loss = self._learner.run(iterations=due).loss
+        while not self._ended():
+            due = self._pace.updates_due(self.environment_step) - self.train_step
+            if due <= 0:
+                return
+            self._loss = self._learner.run(iterations=min(due, MOST_ITERATIONS)).loss
 
     def _ended(self) -> bool:
         return self._stop.is_set() or self._learner.stop_reason is not None
 
     def _evaluate(self) -> evaluation.EvaluationResult:
-        episodes = self._evaluator.run()
+        episodes = self._evaluator.run(on_step=self._give_up_if_asked)
+        self._evaluated_at = self.train_step
         return evaluation.EvaluationResult(
             train_step=self.train_step,
             environment_step=self.environment_step,
@@ -289,9 +311,24 @@ class OneProcess:
 
     def _finish_evaluation(self) -> None:
         """Evaluates what the last interval left, so that the final policy is rated too."""
-        result = self._evaluate()
+        try:
+            result = self._evaluate()
+        except triggers.StopTraining:
+            return  # Interrupted meanwhile; everything is saved.
         self._best(result)
         self._report_evaluation(result)
+        self._note_target(result)
+
+    def _give_up_if_asked(self) -> None:
+        if self._stop.is_set():
+            raise triggers.StopTraining("interrupted during an evaluation")
+
+    def _note_target(self, result: evaluation.EvaluationResult) -> None:
+        target = self._experiment.target_return
+        if target is not None and result.mean >= target:
+            self._target_reached = (
+                f"mean return {result.mean:g} over {result.episodes} episodes, {target:g} asked for"
+            )
 
     def _save(self) -> None:
         self._learner.save_checkpoint()
@@ -300,7 +337,7 @@ class OneProcess:
             logging.info("Saved the replay's contents to %s.", path)
 
     def _why_no_sample(self) -> str:
-        state = self._server.info().tables[lane_replay.TABLE]
+        state = self._server.info().tables[self._table_name]
         return (
             f"the learner has waited {self._experiment.sample_timeout_seconds:g} s for a sample: "
             f"{state.describe()}"
@@ -332,7 +369,7 @@ class OneProcess:
             row["episode_length"] = float(np.mean(lengths))
         if self._loss is not None:
             row["loss"] = float(self._loss.numpy())
-        state = self._server.info().tables[lane_replay.TABLE]
+        state = self._server.info().tables[self._table_name]
         row["replay_size"] = self._experiment.replay.num_transitions(self._experience, state.size)
         row["samples_per_insert"] = state.samples_per_insert
         _, steps_before, train_steps_before = self._last_report
@@ -350,13 +387,18 @@ class OneProcess:
         return str(getattr(self._env, "name", type(self._env).__name__))
 
 
-def _refuse_deadlock(table: Any) -> None:
-    """Refuses limiters that make one thread that collects and learns by turns wait for itself."""
-    limiter = table.info.rate_limiter_info
-    bounded = limiter.max_diff < 1e300 or limiter.min_diff > -1e300
-    if bounded:
+def _refuse_unfit(table: Any) -> None:
+    """Refuses tables that one process, collecting and learning by turns, cannot make use of."""
+    info = table.info
+    limiter = info.rate_limiter_info
+    if limiter.max_diff < 1e300 or limiter.min_diff > -1e300:
         raise errors.ConfigError(
             f"table '{table.name}' limits samples per insert, which makes one process that "
             "collects and learns by turns wait for itself. Use @min_size() and set the ratio with "
             "Experiment.updates_per_step"
+        )
+    if info.sampler_options.HasField("prioritized"):
+        raise errors.ConfigError(
+            f"table '{table.name}' samples by priority, but nothing updates priorities here: use "
+            "@uniform_table"
         )

@@ -33,7 +33,6 @@ def lane_transitions(
     shuffle_items: int | None = None,
     prefetch: int = 4,
     timeout_seconds: float | None = None,
-    seed: int | None = None,
 ) -> tf.data.Dataset:
     """Samples lane-batched items and re-batches their transitions.
 
@@ -53,7 +52,6 @@ def lane_transitions(
         older samples. By default enough for 16 batches, and at least 16.
       prefetch: Batches kept ready.
       timeout_seconds: The dataset ends if the table gives nothing for so long; None waits forever.
-      seed: Seed of the mixing. (Which items are drawn is decided by the server, unseeded.)
 
     Returns:
       Dataset of `(trajectory, TransitionInfo)`, trajectory leaves `[batch_size, 2, ...]`.
@@ -88,7 +86,7 @@ def lane_transitions(
         valid = n_step_lib.valid_windows(
             layout.read(columns, "step_type"), layout.read(columns, "next_step_type")
         )
-        index = tf.random.shuffle(tf.where(valid)[:, 0], seed=seed)
+        index = tf.random.shuffle(tf.where(valid)[:, 0])
         columns = {name: tf.gather(column, index) for name, column in columns.items()}
         trajectory = n_step_lib.fold(layout.unpack(columns), gamma)
         return trajectory, TransitionInfo(columns[rows.VERSION])

@@ -13,6 +13,7 @@ from actor_learner.reporting import logger as logger_lib
 _HEADLINES = {
     "completed": "Finished",
     "target reached": "Target reached",
+    "stopped": "Stopped by a trigger",
     "interrupted": "Stopped",
     "failed": "Failed",
 }
@@ -28,6 +29,8 @@ def closing_lines(
     status: str,
     reason: str | None = None,
     log_path: str | os.PathLike | None = None,
+    has_policies: bool = True,
+    programs: str = "",
 ) -> list[str]:
     """What to print after training. Looks at nothing but its arguments.
 
@@ -38,16 +41,20 @@ def closing_lines(
       environment_steps: Made so far, over all lanes.
       train_steps: Made so far.
       seconds: Since the run's start, resumed parts included.
-      status: "completed", "target reached", "interrupted" or "failed".
+      status: "completed", "target reached", "stopped", "interrupted" or "failed".
       reason: Why, in the user's words; ends the first line.
       log_path: Named after a failure.
+      has_policies: Whether policies were exported.
+      programs: Directory of the `actor-learner` program, with a final slash; empty if the shell
+        finds it by itself.
     """
     if status not in _HEADLINES:
         raise errors.ActorLearnerError(
             f"status {status!r} of run '{run_dir}' is unknown; one of {sorted(_HEADLINES)}"
         )
     run = shlex.quote(os.fspath(run_dir))
-    resume = f"actor-learner train --resume {run}"
+    programs = shlex.quote(programs) if programs else ""
+    resume = f"{programs}actor-learner train --resume {run}"
     headline = (
         f"{_HEADLINES[status]} at {formatting.count(environment_steps)} environment steps, "
         f"{formatting.count(train_steps)} train steps, after {formatting.duration(seconds)}"
@@ -62,13 +69,13 @@ def closing_lines(
         lines.append(f"Best policy:  {pathlib.Path(run_dir) / 'best'}")
     else:
         lines.append("Best return:  none, no evaluation was made")
-        if status != "failed":
+        if has_policies:
             lines.append(f"Policies:     {pathlib.Path(run_dir) / 'policies'}")
-    if best is not None or status != "failed":
-        lines.append(f"Evaluate:     actor-learner eval {run}")
+    if best is not None or has_policies:
+        lines.append(f"Evaluate:     {programs}actor-learner eval {run}")
     if status != "interrupted":
         lines.append(f"Resume:       {resume}")
-    lines.append(f"View:         tensorboard --logdir {run}")
+    lines.append(f"View:         {programs}tensorboard --logdir {run}")
     return lines
 
 

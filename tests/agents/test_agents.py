@@ -15,6 +15,9 @@ B = tensor_spec.BoundedTensorSpec
 OBSERVATIONS = {
     "vector": B([4], tf.float32, -1, 1),
     "image": B([40, 40, 3], tf.uint8, 0, 255),
+    "stacked frames": B([4, 36, 36], tf.uint8, 0, 255),
+    "grey image": B([36, 40], tf.uint8, 0, 255),
+    "memory": B([128], tf.uint8, 0, 255),
     "discrete": B([], tf.int64, 2, 5),
     "dict": {
         "position": B([3], tf.float32, -1, 1),
@@ -63,7 +66,8 @@ def batch_for(agent, size=8):
 CASES = [
     ("dqn", "vector"), ("dqn", "image"), ("dqn", "discrete"), ("dqn", "dict"),
     ("sac", "vector"), ("sac", "image"), ("sac", "dict"),
-    ("c51", "vector"), ("td3", "dict"), ("ddpg", "discrete"),
+    ("c51", "vector"), ("c51", "stacked frames"), ("dqn", "grey image"), ("dqn", "memory"),
+    ("td3", "dict"), ("ddpg", "discrete"),
 ]  # fmt: skip
 
 
@@ -96,7 +100,8 @@ def test_the_collect_policy_can_be_exported(name, tmp_path):
     policy_saver.PolicySaver(agent.collect_policy).save(str(tmp_path / "policy"))
     loaded = tf.saved_model.load(str(tmp_path / "policy"))
     step = tensor_spec.sample_spec_nest(agent.time_step_spec, outer_dims=(2,))
-    assert loaded.action(step).action.shape == (2, *action.shape)
+    state = agent.collect_policy.get_initial_state(2)
+    assert loaded.action(step, state).action.shape == (2, *action.shape)
 
 
 @pytest.mark.parametrize("name", ["dqn", "c51"])
@@ -112,7 +117,7 @@ def test_continuous_agents_refuse_discrete_actions(name):
 
 
 def test_c51_refuses_an_empty_range_of_returns():
-    with pytest.raises(ValueError, match="min_q_value"):
+    with pytest.raises(errors.ConfigError, match="min_q_value"):
         c51.c51(make_world(OBSERVATIONS["vector"], DISCRETE), min_q_value=5.0, max_q_value=5.0)
 
 
@@ -129,5 +134,71 @@ def test_a_linear_schedule_falls_and_stays():
 def test_a_bare_agent_of_the_users_own_is_taken_and_anything_else_refused():
     agent = dqn.dqn(make_world(OBSERVATIONS["vector"], DISCRETE)).agent
     assert algorithm.as_algorithm(agent).agent is agent
-    with pytest.raises(TypeError, match="must return a TFAgent or an Algorithm"):
+    with pytest.raises(errors.ConfigError, match="must return a TFAgent or an Algorithm"):
         algorithm.as_algorithm("dqn")
+
+
+@pytest.mark.parametrize(
+    "name, exploring",
+    [("td3", {"exploration_noise": 0.3}), ("ddpg", {"noise_stddev": 0.3}), ("sac", {})],
+)
+def test_every_lane_explores_on_its_own(name, exploring):
+    builder, action = BUILDERS[name]
+    agent = builder(make_world(OBSERVATIONS["vector"], action), **SMALL[name], **exploring).agent
+    agent.initialize()
+    lanes = 32
+    alike = ts.TimeStep(
+        np.ones(lanes, np.int32),
+        np.zeros(lanes, np.float32),
+        np.ones(lanes, np.float32),
+        np.ones((lanes, 4), np.float32),
+    )
+    stream = inline.InlineInference(agent.collect_policy, lanes)
+    for _ in range(2):
+        actions = stream.act(alike).action
+        assert len(np.unique(actions[:, 0])) > lanes // 2
+
+
+def test_ornstein_uhlenbeck_noise_drifts_and_starts_anew_with_the_episode():
+    agent = ddpg.ddpg(
+        make_world(OBSERVATIONS["vector"], CONTINUOUS), noise_stddev=0.01, noise_damping=0.0,
+        **SMALL["ddpg"],
+    ).agent  # fmt: skip
+    agent.initialize()
+    stream = inline.InlineInference(agent.collect_policy, 2)
+    observation = np.zeros((2, 4), np.float32)
+
+    def act(first):
+        types = np.array([0 if first else 1, 1], np.int32)
+        step = ts.TimeStep(types, np.zeros(2, np.float32), np.ones(2, np.float32), observation)
+        return stream.act(step).previous_state
+
+    for _ in range(400):
+        act(first=False)
+    state = act(first=True)
+    assert not np.any(state[0])  # The lane that starts has forgotten its noise,
+    assert np.any(np.abs(state[1]) > 0.05)  # the other has wandered far.
+
+
+def test_unbounded_actions_are_refused():
+    unbounded = B([2], tf.float32, -np.inf, np.inf)
+    with pytest.raises(errors.SpecMismatchError, match="an action with bounds"):
+        sac.sac(make_world(OBSERVATIONS["vector"], unbounded))
+
+
+@pytest.mark.parametrize(
+    "build, match",
+    [
+        (lambda world: dqn.dqn(world, n_step=0), "n_step"),
+        (lambda world: dqn.dqn(world, gamma=2.0), "gamma"),
+        (lambda world: dqn.dqn(world, epsilon_decay_steps=0), "at least one step"),
+    ],
+)
+def test_values_that_cannot_work_are_configuration_errors(build, match):
+    with pytest.raises(errors.ConfigError, match=match):
+        build(make_world(OBSERVATIONS["vector"], DISCRETE))
+
+
+def test_an_entropy_weight_of_zero_is_refused():
+    with pytest.raises(errors.ConfigError, match="initial_alpha"):
+        sac.sac(make_world(OBSERVATIONS["vector"], CONTINUOUS), initial_alpha=0.0)

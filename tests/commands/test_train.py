@@ -130,7 +130,8 @@ def test_a_run_is_resumed_with_more_steps(finished_run):
     assert json.loads((directory / "run.json").read_text())["seed"] == 3
 
 
-def test_ctrl_c_saves_says_how_to_resume_and_exits_with_130(tmp_path):
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_says_how_to_resume_and_sets_the_exit_code(tmp_path, number, code):
     directory = tmp_path / "run"
     bindings = [*SMALL, "Experiment.environment_steps = 50_000_000"]
     process = subprocess.Popen(
@@ -146,11 +147,14 @@ def test_ctrl_c_saves_says_how_to_resume_and_exits_with_130(tmp_path):
     for line in process.stdout:
         shown.append(line)
         if "steps" in line and "directory" not in line:  # The first line of progress.
-            process.send_signal(signal.SIGINT)
+            second = run("train", f"--resume={directory}")
+            assert second.returncode == 2
+            assert f"being trained by process {process.pid}" in second.stderr
+            process.send_signal(number)
             break
     rest, _ = process.communicate(timeout=60)
     shown = "".join(shown) + rest
-    assert process.returncode == 130, shown
+    assert process.returncode == code, shown
     assert f"actor-learner train --resume {directory}" in shown
     assert "Traceback" not in shown
     assert list((directory / "train" / "checkpoints").glob("ckpt-*.index"))
@@ -174,6 +178,12 @@ def test_an_unused_binding_is_an_error_before_training(tmp_path):
     assert process.returncode == 2, process.stderr
     assert "sac.gamma" in process.stderr and "never used" in process.stderr
     assert not list((tmp_path / "run").glob("train/checkpoints/ckpt-*"))
+    # Nothing was trained, so the corrected command may use the directory.
+    corrected = run(
+        "train", "--gin_file=dqn_cartpole.gin", f"--run_dir={tmp_path / 'run'}",
+        bindings=[*SMALL, "Experiment.environment_steps = 600"],
+    )  # fmt: skip
+    assert corrected.returncode == 0, corrected.stderr
 
 
 def test_a_dry_run_builds_everything_and_leaves_nothing(tmp_path):
@@ -198,6 +208,8 @@ def test_a_run_directory_in_use_is_not_overwritten(finished_run):
         (["train", "--resume=nowhere"], "nowhere does not exist"),
         (["eval", "nowhere"], "nowhere does not exist"),
         (["check-env", "CartPol-v1"], "CartPole-v1"),
+        (["train", "--gin_file=dqn_cartpole.gin", "--run_dir=/proc/sys"], "cannot be written to"),
+        (["train", "--gin_file=dqn_cartpole.gin", "--seed=-1"], "--seed must lie in"),
     ],
 )
 def test_wrong_arguments_end_with_code_2_and_say_what_to_do(arguments, words):
@@ -210,3 +222,44 @@ def test_check_env_reports_a_sound_environment():
     process = run("check-env", "CartPole-v1", "--steps=200")
     assert process.returncode == 0, process.stdout + process.stderr
     assert "CartPole-v1" in process.stdout
+    for noise in NOISE:
+        assert noise not in process.stdout + process.stderr
+
+
+def test_a_failing_trigger_of_the_user_is_shown_with_its_place(tmp_path):
+    (tmp_path / "broken_trigger.py").write_text(
+        "import gin\n\n@gin.configurable\ndef broken(train_step=None):\n    return {}['pager']\n"
+    )
+    (tmp_path / "mine.gin").write_text(
+        "import broken_trigger\ninclude 'dqn_cartpole.gin'\nLearner.triggers = [@broken]\n"
+    )
+    # From another directory: the module is found beside the gin file.
+    process = run(
+        "train", f"--gin_file={tmp_path / 'mine.gin'}", f"--run_dir={tmp_path / 'run'}",
+        bindings=SMALL,
+    )  # fmt: skip
+    shown = process.stdout + process.stderr
+    assert process.returncode == 1, shown
+    assert "broken_trigger.py" in shown and "KeyError: 'pager'" in shown
+    assert "TriggerError" in shown
+    assert list((tmp_path / "run" / "train" / "checkpoints").glob("ckpt-*.index"))
+
+
+def test_the_second_signal_ends_a_process_that_does_not_listen():
+    code = (
+        "import sys, time\n"
+        "from actor_learner.commands import signals\n"
+        "with signals.stop_on_signal(sys.stderr):\n"
+        "    print('ready', flush=True)\n"
+        "    while True: time.sleep(60)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=ROOT,
+    )  # fmt: skip
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    assert process.stderr.readline() == "\n"
+    assert "once more to exit" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 130

@@ -11,7 +11,7 @@ from actor_learner.agents import dqn
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.jobs import one_process
 from actor_learner.learning import evaluation
-from actor_learner.replay import lane_replay, tables
+from actor_learner.replay import lane_replay, tables, window_replay
 from tests import counting_environment
 
 
@@ -90,6 +90,11 @@ def test_training_stops_at_the_target_return(tmp_path):
     assert environment_steps < 600
 
 
+def test_a_target_reached_by_the_last_evaluation_alone_counts(tmp_path):
+    status, _, _ = train(tmp_path, environment_steps=300, evaluation_interval=0, target_return=15.0)
+    assert status == one_process.TARGET_REACHED
+
+
 def test_a_stop_request_ends_training_after_the_turn_with_a_checkpoint(tmp_path):
     stop = threading.Event()
     run = run_directory.RunDirectory(tmp_path / "run")
@@ -120,8 +125,11 @@ def test_a_resumed_run_goes_on_with_steps_metrics_exploration_and_clock(tmp_path
     assert more[0]["episodes"] > rows[-1]["episodes"]
     assert more[0]["seconds"] >= rows[-1]["seconds"]
     assert more[0]["epsilon"] <= rows[-1]["epsilon"] == pytest.approx(0.05)
-    # Random steps are not repeated: updates are due from the first turn on.
-    assert more[0]["train_steps"] > updates
+    # The replay is empty again, so learning waits for 100 steps, which the policy takes.
+    learning = [row for row in more if row["train_steps"] > updates]
+    assert learning[0]["environment_steps"] > steps + 100
+    final = more[-1]
+    assert final["train_steps"] == updates + (final["environment_steps"] - steps - 100) // 2
 
 
 def test_replay_contents_are_kept_when_asked_for(tmp_path):
@@ -143,6 +151,18 @@ def test_a_limit_on_samples_per_insert_is_refused_because_it_would_deadlock(tmp_
 
     with pytest.raises(errors.ConfigError, match="wait for itself"):
         train(tmp_path, replay=lane_replay.LaneReplay(1000, table=limited))
+
+
+def test_a_table_whose_priorities_nobody_updates_is_refused(tmp_path):
+    replay = window_replay.WindowReplay(1000, table=tables.prioritized_table)
+    with pytest.raises(errors.ConfigError, match="nothing updates priorities"):
+        train(tmp_path, replay=replay)
+
+
+def test_a_changed_ratio_counts_from_the_resumption_on():
+    pace = make_experiment(updates_per_step=2.0).pace(5_000, 2_500, replay_is_empty=False)
+    assert pace.updates_due(5_000) == 2_500
+    assert pace.updates_due(5_010) == 2_520
 
 
 def test_a_learner_without_samples_gives_up_and_says_why(tmp_path):

@@ -54,7 +54,11 @@ def test_an_interrupted_run_says_first_how_to_resume():
 
 def test_a_failed_run_without_evaluation_promises_no_policy():
     assert lines(
-        status="failed", reason="trigger Pager raised", best=None, log_path="runs/dqn/log"
+        status="failed",
+        reason="trigger Pager raised",
+        best=None,
+        log_path="runs/dqn/log",
+        has_policies=False,
     ) == [
         "Failed at 60,000 environment steps, 30,000 train steps, after 1:12: trigger Pager raised",
         "Log:          runs/dqn/log",
@@ -83,3 +87,13 @@ def test_one_episode_without_spread_reads_well():
 def test_an_unknown_status_is_refused():
     with pytest.raises(errors.ActorLearnerError, match="status 'done' of run 'runs/dqn'"):
         lines(status="done")
+
+
+def test_programs_outside_the_shells_path_are_shown_with_their_directory():
+    shown = lines(programs=".venv/bin/")
+    assert shown[3] == "Evaluate:     .venv/bin/actor-learner eval runs/dqn"
+    assert shown[5] == "View:         .venv/bin/tensorboard --logdir runs/dqn"
+
+
+def test_a_run_ended_by_a_users_trigger_says_so():
+    assert lines(status="stopped", reason="budget spent")[0].startswith("Stopped by a trigger at")

@@ -1,0 +1,105 @@
+"""A run's metrics on their way to files, TensorBoard and the terminal."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import sys
+from typing import Any, TextIO
+
+from actor_learner import run_directory
+from actor_learner.reporting import console, csv_file, curve, jsonl, logger, summary, tensorboard
+
+
+class Report:
+    """Opens with the training, takes its rows, closes with a curve; then says what to do next."""
+
+    def __init__(self, run_dir: run_directory.RunDirectory, log_path: pathlib.Path) -> None:
+        self._run_dir = run_dir
+        self._log_path = log_path
+        self._loggers: logger.Loggers | None = None
+        self._view: console.Console | None = None
+
+    def __enter__(self) -> Report:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.close()
+
+    def open(self, training: Any, terminal: TextIO) -> None:
+        """Begins to show and write; rows past the restored checkpoint are dropped."""
+        run_dir = self._run_dir
+        self._training = training
+        jsonl.truncate_after(run_dir.metrics_jsonl, training.environment_step)
+        csv_file.truncate_after(run_dir.metrics_csv, training.environment_step)
+        self._loggers = logger.Loggers(
+            [
+                jsonl.JsonlLogger(run_dir.metrics_jsonl),
+                csv_file.CsvLogger(run_dir.metrics_csv),
+                tensorboard.TensorBoardLogger(str(run_dir.tensorboard)),
+            ]
+        )
+        self._view = console.make_view(
+            terminal,
+            training.experiment.environment_steps,
+            run_dir.path.name,
+            best=training.best,
+        )
+        self._view.start()
+        damaged = run_dir.tensorboard / "checkpoints" / "corrupt"
+        if damaged.is_dir():
+            self._view.message(f"damaged checkpoints were set aside in {damaged}")
+        if training.restored_from:
+            self._view.message(
+                f"resumed at environment step {training.environment_step:,} from "
+                f"{training.restored_from}"
+            )
+
+    def write(self, row: dict[str, Any]) -> None:
+        """Takes one line of metrics."""
+        self._loggers.write(row)
+        self._view.write(row)
+
+    def close(self) -> None:
+        """Ends the view, closes the files, draws the curve; safe to call twice."""
+        if self._view is None:
+            return
+        view, loggers = self._view, self._loggers
+        self._view = self._loggers = None
+        view.close()
+        loggers.close()
+        curve.draw_curve(
+            jsonl.read_rows(self._run_dir.metrics_jsonl),
+            self._run_dir.curve,
+            self._run_dir.path.name,
+            self._training.experiment.target_return,
+        )
+
+    def closing_lines(self, status: str, reason: str | None) -> list[str]:
+        """What to print at the end."""
+        training = self._training
+        return summary.closing_lines(
+            run_dir=str(self._run_dir),
+            best=training.best,
+            environment_steps=training.environment_step,
+            train_steps=training.train_step,
+            seconds=training.seconds,
+            status=status,
+            reason=reason,
+            log_path=str(self._log_path),
+            has_policies=(self._run_dir.policies / "greedy_policy").is_dir(),
+            programs=_programs(),
+        )
+
+
+def _programs() -> str:
+    """Directory of this environment's programs, if the shell would not find them by itself."""
+    directory = pathlib.Path(sys.executable).parent
+    found = shutil.which("actor-learner")
+    if found is not None and pathlib.Path(found).parent == directory:
+        return ""
+    if not (directory / "actor-learner").exists():
+        return ""
+    shown = os.path.relpath(directory)
+    return f"{directory if shown.startswith('..') else shown}/"
