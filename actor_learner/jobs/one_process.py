@@ -15,7 +15,7 @@ from actor_learner import errors, parts, run_directory
 from actor_learner import experiment as experiment_lib
 from actor_learner.acting import actor, evaluator
 from actor_learner.environments import lanes as lanes_lib
-from actor_learner.jobs import progress_state
+from actor_learner.jobs import progress_rows, progress_state
 from actor_learner.learning import evaluation, learner, triggers
 from actor_learner.replay import server
 
@@ -25,7 +25,7 @@ STOPPED, INTERRUPTED = "stopped", "interrupted"
 MOST_ITERATIONS = 1_000
 """Train steps per call of the learner at most, so that a request to stop is soon seen."""
 
-Row = dict[str, Any]
+Row = progress_rows.Row
 
 
 class OneProcess:
@@ -141,12 +141,12 @@ class OneProcess:
         """
         total = self._experiment.environment_steps
         self._progress.start()
-        self._last_report = (self.seconds, self.environment_step, self.train_step)
+        self._rows.start()
         try:
             while self.environment_step < total and not self._ended():
                 self._collect()
                 self._learn()
-                self._report_if_due()
+                self._rows.write_if_due(self._loss)
         except errors.TriggerError:
             raise  # The learner has saved already.
         except BaseException:
@@ -156,7 +156,7 @@ class OneProcess:
         if not self._ended() and self._evaluated_at != self.train_step:
             self._finish_evaluation()
         self._progress.stop()
-        self._report()
+        self._rows.write(self._loss)
         if self._target_reached:
             return TARGET_REACHED
         if self._stop.is_set() and self.environment_step < total:
@@ -230,7 +230,17 @@ class OneProcess:
         self._pace = experiment.pace(
             self.environment_step,
             self.train_step,
-            replay_is_empty=self._server.info().tables[self._table_name].size == 0,
+            replay_is_empty=self._table_state().size == 0,
+        )
+        self._rows = progress_rows.ProgressRows(
+            progress=self._progress,
+            statistics=self._statistics,
+            counters=lambda: (self.environment_step, self.train_step),
+            table=self._table_state,
+            transitions=lambda items: experiment.replay.num_transitions(experience, items),
+            epsilon=self._algorithm.epsilon,
+            on_row=self._on_row,
+            interval_seconds=experiment.report_seconds,
         )
         self._loss: Any = None
         self._evaluated_at: int | None = None
@@ -337,51 +347,21 @@ class OneProcess:
             logging.info("Saved the replay's contents to %s.", path)
 
     def _why_no_sample(self) -> str:
-        state = self._server.info().tables[self._table_name]
         return (
             f"the learner has waited {self._experiment.sample_timeout_seconds:g} s for a sample: "
-            f"{state.describe()}"
+            f"{self._table_state().describe()}"
         )
+
+    def _table_state(self) -> server.TableState:
+        return self._server.info().tables[self._table_name]
 
     def _report_evaluation(self, result: evaluation.EvaluationResult) -> None:
-        self._report(
-            eval_return=result.mean, eval_return_std=result.std, eval_episodes=result.episodes
+        self._rows.write(
+            self._loss,
+            eval_return=result.mean,
+            eval_return_std=result.std,
+            eval_episodes=result.episodes,
         )
-
-    def _report_if_due(self) -> None:
-        if self.seconds - self._last_report[0] >= self._experiment.report_seconds:
-            self._report()
-
-    def _report(self, **more: Any) -> None:
-        seconds, environment_step, train_step = self.seconds, self.environment_step, self.train_step
-        elapsed = seconds - self._last_report[0]
-        row: Row = {
-            "seconds": round(seconds, 3),
-            "environment_steps": environment_step,
-            "train_steps": train_step,
-            "episodes": self._statistics.episodes,
-        }
-        if self._statistics.returns:
-            returns, lengths = self._statistics.returns, self._statistics.lengths
-            row["return"] = float(np.mean(returns))
-            row["min_return"] = float(np.min(returns))
-            row["max_return"] = float(np.max(returns))
-            row["episode_length"] = float(np.mean(lengths))
-        if self._loss is not None:
-            row["loss"] = float(self._loss.numpy())
-        state = self._server.info().tables[self._table_name]
-        row["replay_size"] = self._experiment.replay.num_transitions(self._experience, state.size)
-        row["samples_per_insert"] = state.samples_per_insert
-        _, steps_before, train_steps_before = self._last_report
-        # Over less time rates are noise; an evaluation's line follows no steps at all.
-        if elapsed > 0.1 and environment_step > steps_before:
-            row["environment_steps_per_second"] = (environment_step - steps_before) / elapsed
-            row["train_steps_per_second"] = (train_step - train_steps_before) / elapsed
-            self._last_report = (seconds, environment_step, train_step)
-        if self._algorithm.epsilon is not None:
-            row["epsilon"] = float(self._algorithm.epsilon().numpy())
-        row.update(more)
-        self._on_row(row)
 
     def _env_name(self) -> str:
         return str(getattr(self._env, "name", type(self._env).__name__))

@@ -7,11 +7,12 @@ from typing import Any, Callable
 
 import numpy as np
 import reverb
+import tree
 from reverb import structured_writer
 from tf_agents.trajectories import trajectory as trajectory_lib
 
-from actor_learner import configurable, errors
-from actor_learner.replay import rows, server
+from actor_learner import configurable, errors, reverb_calls
+from actor_learner.replay import rows, signatures, state
 
 
 @configurable.register
@@ -74,7 +75,7 @@ class LaneObserver:
     def __call__(self, trajectory: trajectory_lib.Trajectory) -> None:
         """Appends one step, leaves `[lanes, ...]`, or without lanes if there is only one."""
         if self._layout.num_lanes == 1 and np.ndim(trajectory.step_type) == 0:
-            trajectory = rows.tree.map_structure(lambda leaf: np.asarray(leaf)[None], trajectory)
+            trajectory = tree.map_structure(lambda leaf: np.asarray(leaf)[None], trajectory)
         if not self._checked:
             self._layout.check(trajectory, self._table_name)
             self._checked = True
@@ -116,37 +117,30 @@ class LaneObserver:
         try:
             self._writer.flush(remaining, self._timeout_ms)
         except reverb.errors.ReverbError as error:
-            state = server.table_state(self._client, self._table_name, timeout_seconds=5.0)
+            table = state.table_state(self._client, self._table_name, timeout_seconds=5.0)
             raise errors.ReplayTimeoutError(
                 f"an actor has waited {self._timeout_ms / 1000:g} s for the replay server to take "
-                f"its items: {state.describe()}"
+                f"its items: {table.describe()}"
             ) from error
         self._unflushed = 0
         self._last_flush = time.monotonic()
 
     def _check_table(self, timeout_seconds: float) -> None:
         """Refuses a table that is made for other data, before a single row is written."""
-        try:
-            tables = self._client.server_info(timeout=max(1, int(timeout_seconds)))
-        except reverb.errors.ReverbError as error:
-            raise errors.ReplayTimeoutError(
-                f"no answer from the replay server within {timeout_seconds:g} s: is it running? "
-                f"({error})"
-            ) from error
-        if self._table_name not in tables:
-            raise errors.ReplayError(
-                f"the replay server has no table '{self._table_name}', only {sorted(tables)}"
-            )
-        signature = tables[self._table_name].signature
+        info = reverb_calls.fetch_table(self._client, self._table_name, timeout_seconds)
         expected = self._layout.signature(self._window)
-        if signature is None:
+        if info.signature is None:
             raise errors.SpecMismatchError(
                 f"table '{self._table_name}' has no signature; make it with "
                 "signature=RowLayout(data_spec, num_lanes).signature(window)"
             )
-        if not isinstance(signature, dict) or signature != expected:
+        # The names hold the layout's digest: equal shapes may still be other fields.
+        if info.signature != expected:
+            differences = signatures.describe_mismatch(info.signature, expected) or [
+                "the same bytes, but of other fields"
+            ]
             raise errors.SpecMismatchError(
-                f"table '{self._table_name}' holds other data than this actor writes.\n"
-                f"  table: {signature}\n  actor: {expected}\n"
-                "The run's environment, agent, lanes or n_step differ from the actor's."
+                f"table '{self._table_name}' holds other data than this actor writes: the run's "
+                "environment, agent, lanes or n_step differ from the actor's.\n  "
+                + "\n  ".join(differences)
             )
