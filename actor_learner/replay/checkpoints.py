@@ -13,6 +13,7 @@ in silence as a smaller table. Hence a layout of our own:
 from __future__ import annotations
 
 import collections
+import json
 import os
 import pathlib
 import re
@@ -25,6 +26,7 @@ from reverb.cc import schema_pb2
 _NUMBERED = re.compile(r"checkpoint-(\d{8})$")
 _CORRUPT = ".corrupt"
 _DONE = "DONE"
+_SIZES = "sizes.json"
 _FILES = ("tables.tfrecord", "items.tfrecord", "chunks.tfrecord", _DONE)
 
 
@@ -98,9 +100,25 @@ class CheckpointDirectory:
             for entry in self.path.iterdir()
             if re.match(r"checkpoint-\d{8}", entry.name)
         ]
+        sizes = {file.name: file.stat().st_size for file in path.iterdir() if file.is_file()}
+        (path / _SIZES).write_text(json.dumps(sizes))
         target = self.path / f"checkpoint-{max(taken, default=0) + 1:08d}"
         path.rename(target)
         return target
+
+
+def _check_sizes(path: pathlib.Path) -> None:
+    """Compares the files with the sizes noted when they were complete.
+
+    A compressed file cut at an unlucky place reads to its end without an error.
+    """
+    if not (path / _SIZES).exists():
+        return  # Written before sizes were noted.
+    for name, size in json.loads((path / _SIZES).read_text()).items():
+        file = path / name
+        actual = file.stat().st_size if file.exists() else 0
+        if actual != size:
+            raise ValueError(f"{name} has {actual} of its {size} bytes")
 
 
 def count_items(path: pathlib.Path) -> dict[str, int]:
@@ -109,6 +127,7 @@ def count_items(path: pathlib.Path) -> dict[str, int]:
     Raises:
       ValueError: If a file is missing or damaged.
     """
+    _check_sizes(path)
     missing = [name for name in _FILES if not (path / name).exists()]
     if missing:
         raise ValueError(f"{', '.join(missing)} is missing")
