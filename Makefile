@@ -1,6 +1,6 @@
 # make train   sets everything up and trains; ARGS="--gin_file=gin/sac_pendulum.gin" trains another
 # make test    sets everything up and runs the test suite
-# The rest: make learn | bench | lint | clean
+# The rest: make learn | slow | bench | lint | clean
 
 VENV := .venv
 RUN := $(VENV)/bin/python
@@ -12,7 +12,7 @@ LEAF := --gin_file=gin/dqn_cartpole.gin
 # Arguments that name a gin file or an earlier run replace the default, all others are added to it.
 TRAIN := $(if $(or $(findstring --gin_file,$(ARGS)),$(findstring --resume,$(ARGS))),,$(LEAF)) $(ARGS)
 
-.PHONY: help train test learn bench lint clean
+.PHONY: help train test slow learn bench lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -23,6 +23,10 @@ train: $(VENV)/.installed
 
 test: $(VENV)/.installed-test
 	@$(RUN) -m pytest $(ARGS)
+
+# Checks too long for every run: TF-Agents' learner tests under all distribution strategies.
+slow: $(VENV)/.installed-test
+	@$(RUN) -m pytest -m slow --timeout=3600 $(ARGS)
 
 # Whole trainings, judged by the return they reach: minutes each.
 learn: $(VENV)/.installed-test
