@@ -25,13 +25,13 @@ class WindowReplay:
     """Each window of `n_step + 1` steps of one lane is one item, with a key and a priority.
 
     Slower than `LaneReplay` by the number of lanes; use it where single transitions must be
-    addressed (`@prioritized_table`), come in order (`@queue_table`) or be newest first
-    (`@lifo_table`).
+    addressed, or be sampled newest first (`@lifo_table`). The one-process runner refuses
+    `@prioritized_table`, whose priorities nothing there updates, and `@queue_table`, at which one
+    thread would wait for itself.
 
     Args:
       capacity: Items, and so transitions, kept.
-      table: Builds the table: `@uniform_table`, `@prioritized_table`, `@queue_table`,
-        `@lifo_table`.
+      table: Builds the table, from name, max_size and signature.
       max_in_flight_items: Items an actor may have unconfirmed, per lane, before it waits.
       prefetch: Batches kept ready for the learner.
     """
