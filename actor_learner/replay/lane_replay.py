@@ -14,7 +14,7 @@ TABLE = "experience"
 
 
 @configurable.register
-class LaneReplay:
+class LaneReplay(sample_stream.SampleStream):
     """One item per batched step holds the transitions of all lanes.
 
     Args:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
-from typing import Any, Callable, Protocol
+from typing import Any, Callable
 
 import reverb
 import tensorflow as tf
+
+from actor_learner import experience as experience_lib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +29,7 @@ class Experience:
     gamma: float
 
 
-class SampleStream(Protocol):
+class SampleStream(abc.ABC):
     """Builds both ends of the stream, and the table between them.
 
     ```python
@@ -34,23 +37,49 @@ class SampleStream(Protocol):
     observer = stream.observer(experience, server.client())       # in the actor
     dataset = stream.dataset(experience, server.address, batch_size=64)  # in the learner
     ```
+
+    Attributes:
+      kind: Which kind of batches it makes (`experience.TRANSITIONS`, ...); an algorithm learns from
+        one kind only.
+      weighted: Batches are `({"experience": ..., "weights": [batch]}, SampleInfo)`, keyword
+        arguments of `agent.train`, instead of `(experience, info)`.
     """
 
-    def tables(self, experience: Experience) -> list[reverb.Table]:
-        """The tables the stream needs."""
+    kind: str = experience_lib.TRANSITIONS
+    weighted: bool = False
 
+    @abc.abstractmethod
+    def tables(self, experience: Experience) -> list[reverb.Table]:
+        """The tables the stream needs; the first holds the experience."""
+
+    @abc.abstractmethod
     def observer(
         self,
         experience: Experience,
         client: reverb.Client,
         version: Callable[[], int] | None = None,
     ) -> Any:
-        """The observer that writes items; has `flush()` and `close()`."""
+        """The observer that writes items; has `flush()` and `close()`.
 
+        If it has a true attribute `observes_transitions`, it is called with `(time_step,
+        policy_step, next_time_step)`, else with a `Trajectory`. Leaves are `[lanes, ...]`.
+        """
+
+    @abc.abstractmethod
     def dataset(
         self, experience: Experience, server_address: str, batch_size: int, timeout_seconds: float
     ) -> tf.data.Dataset:
-        """Batches `(trajectory [batch, 2, ...], info)` for an agent's `train`."""
+        """Batches of the stream's `kind`, with information about them, for an agent's `train`."""
 
+    @abc.abstractmethod
     def num_transitions(self, experience: Experience, num_items: int) -> int:
         """How many transitions `num_items` items of the stream's table hold."""
+
+    def group_steps_per_update(self, experience: Experience, batch_size: int) -> int | None:
+        """Batched environment steps that one train step uses up; None if steps are used again.
+
+        Streams that hand every item to the learner once (queues) say how many steps of all lanes
+        make a batch, so that collecting and learning can take turns exactly.
+        """
+        del experience, batch_size
+        return None

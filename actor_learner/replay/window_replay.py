@@ -21,7 +21,7 @@ TABLE = "experience"
 
 
 @configurable.register
-class WindowReplay:
+class WindowReplay(sample_stream.SampleStream):
     """Each window of `n_step + 1` steps of one lane is one item, with a key and a priority.
 
     Slower than `LaneReplay` by the number of lanes; use it where single transitions must be
