@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from typing import Any, Callable
 
@@ -12,32 +11,31 @@ from tf_agents.policies import greedy_policy, tf_policy
 from tf_agents.specs import tensor_spec
 
 from actor_learner import configurable, errors
+from actor_learner import experience as experience_lib
+from actor_learner import plan as plan_lib
 from actor_learner.agents import algorithm as algorithm_lib
 from actor_learner.environments import lanes as lanes_lib
-from actor_learner.replay import lane_replay, sample_stream
+from actor_learner.replay import (
+    lane_replay,
+    sample_stream,
+    seeded_replay,
+    sequence_replay,
+    unroll_queue,
+)
 
 EVALUATION_SEED_OFFSET = 1_000_003
 """Keeps the evaluation's environments apart from those that experience is collected in."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Pace:
-    """The ratio of train steps to environment steps, counted from where a process began.
+STREAMS: dict[str, Callable[[], sample_stream.SampleStream]] = {
+    experience_lib.TRANSITIONS: lane_replay.LaneReplay,
+    experience_lib.UNROLLS: unroll_queue.UnrollQueue,
+    experience_lib.SEQUENCES: sequence_replay.SequenceReplay,
+}
+"""The stream that each kind of experience flows through unless another one is bound."""
 
-    Attributes:
-      learn_from: Environment step at which learning begins, or goes on.
-      train_step: Train steps taken by then.
-      updates_per_step: Train steps per environment step from there.
-    """
-
-    learn_from: int
-    train_step: int
-    updates_per_step: float
-
-    def updates_due(self, environment_step: int) -> int:
-        """Train steps that should have been taken by `environment_step`."""
-        steps = max(0, environment_step - self.learn_from)
-        return self.train_step + int(steps * self.updates_per_step)
+RANDOM_STEPS = 1_000
+"""Random steps before an agent that learns from transitions begins, unless configured."""
 
 
 @configurable.register
@@ -50,14 +48,25 @@ class Experiment:
         them.
       agent: Builds the agent: `@dqn`, `@sac`, ..., or any callable that takes a
         `World` and returns a `TFAgent` or an `Algorithm`.
-      replay: The sample stream: `@LaneReplay()` (the default) or `@WindowReplay()`.
+      replay: The sample stream. None chooses by the algorithm: `@LaneReplay()` for transitions,
+        `@UnrollQueue()` for on-policy unrolls, `@SequenceReplay()` for agents with memory.
       environment_steps: Environment steps to train for, over all lanes.
-      initial_random_steps: Environment steps taken at random before learning begins.
-      updates_per_step: Train steps per environment step, after the random ones. 1 is one gradient
-        step on `batch_size` transitions for each new transition.
+      initial_random_steps: Environment steps taken at random before learning begins. None: 1,000
+        for agents that learn from transitions, none for the others, which need to know how their
+        policy acted.
+      learn_from: Environment step at which learning begins; None: after the random steps.
+      updates_per_step: Train steps per environment step from then on. 1 is one gradient step on
+        `batch_size` transitions for each new transition; None is 1. On-policy algorithms use each
+        step once, so that their ratio follows from the unroll and must not be set.
       collect_steps: Environment steps collected between two calls of the learner. More cost less
         overhead, and act longer on one policy. None: at least 64, and one step of every lane.
-      batch_size: Transitions per train step.
+      batch_size: Transitions, or sequences, per train step; `UnrollQueue` has a size of its own.
+      overlap: Collect in a thread while the learner trains, with a copy of the policy that is at
+        most a turn or two behind. Worth it where acting and training take about as long as one
+        another, or the environment waits rather than computes.
+      deterministic: Two runs with one seed give the same metrics, bit for bit. Slower: TensorFlow
+        uses deterministic operations, samples are drawn by the learner instead of by Reverb
+        (`@SeededReplay()`), and collecting and learning never overlap.
       target_return: Stop when an evaluation's mean return reaches this.
       evaluation_interval: Environment steps between evaluations; 0 evaluates only at the end.
       evaluation_episodes: Episodes per evaluation. Training waits while they run.
@@ -76,10 +85,13 @@ class Experiment:
         *,
         replay: sample_stream.SampleStream | None = None,
         environment_steps: int = 100_000,
-        initial_random_steps: int = 1_000,
-        updates_per_step: float = 1.0,
+        initial_random_steps: int | None = None,
+        learn_from: int | None = None,
+        updates_per_step: float | None = None,
         collect_steps: int | None = None,
         batch_size: int = 64,
+        overlap: bool = False,
+        deterministic: bool = False,
         target_return: float | None = None,
         evaluation_interval: int = 5_000,
         evaluation_episodes: int = 20,
@@ -92,6 +104,7 @@ class Experiment:
         at_least = {
             "environment_steps": (environment_steps, 1),
             "initial_random_steps": (initial_random_steps, 0),
+            "learn_from": (learn_from, 0),
             "collect_steps": (collect_steps, 1),
             "batch_size": (batch_size, 1),
             "evaluation_interval": (evaluation_interval, 0),
@@ -107,21 +120,33 @@ class Experiment:
             ("report_seconds", report_seconds),
             ("sample_timeout_seconds", sample_timeout_seconds),
         ):
-            if value <= 0:
+            if value is not None and value <= 0:
                 raise errors.ConfigError(f"Experiment.{name} must be above 0, got {value}")
-        if initial_random_steps >= environment_steps:
+        for name, value in (
+            ("initial_random_steps", initial_random_steps),
+            ("learn_from", learn_from),
+        ):
+            if value is not None and value >= environment_steps:
+                raise errors.ConfigError(
+                    f"Experiment.{name} ({value}) leaves nothing of the {environment_steps} "
+                    "environment_steps to learn from"
+                )
+        if overlap and deterministic:
             raise errors.ConfigError(
-                f"Experiment.initial_random_steps ({initial_random_steps}) leaves nothing of the "
-                f"{environment_steps} environment_steps to learn from"
+                "Experiment.overlap and Experiment.deterministic exclude each other: what two "
+                "threads do at the same time is never twice the same"
             )
         self.environment = environment
         self.agent = agent
-        self.replay = replay or lane_replay.LaneReplay()
+        self._replay = replay
         self.environment_steps = environment_steps
-        self.initial_random_steps = initial_random_steps
-        self.updates_per_step = updates_per_step
+        self._initial_random_steps = initial_random_steps
+        self._learn_from = learn_from
+        self._updates_per_step = updates_per_step
         self._collect_steps = collect_steps
-        self.batch_size = batch_size
+        self._batch_size = batch_size
+        self.overlap = overlap
+        self.deterministic = deterministic
         self.target_return = target_return
         self.evaluation_interval = evaluation_interval
         self.evaluation_episodes = evaluation_episodes
@@ -151,40 +176,107 @@ class Experiment:
         env: py_environment.PyEnvironment,
         train_step: tf.Variable,
         environment_step: tf.Variable,
+        *,
+        actor_index: int = 0,
+        num_actors: int = 1,
     ) -> algorithm_lib.Algorithm:
-        """Builds the agent for an environment's specs."""
+        """Builds the agent for an environment's specs.
+
+        Args:
+          env: The environment that its collect policy will act in.
+          train_step: Counts train steps.
+          environment_step: Counts environment steps, over all lanes.
+          actor_index: Which of the actors will use it.
+          num_actors: How many there are.
+        """
+        lanes = lanes_lib.as_lanes(env).num_lanes
         world = algorithm_lib.World(
             time_step_spec=tensor_spec.from_spec(env.time_step_spec()),
             action_spec=tensor_spec.from_spec(env.action_spec()),
             train_step=train_step,
             environment_step=environment_step,
+            num_lanes=lanes,
+            first_lane=actor_index * lanes,
+            total_lanes=num_actors * lanes,
         )
         return algorithm_lib.as_algorithm(self.agent(world))
 
-    def experience(
-        self, algorithm: algorithm_lib.Algorithm, num_lanes: int
-    ) -> sample_stream.Experience:
-        """What flows from actor to learner."""
-        return sample_stream.Experience(
-            algorithm.agent.collect_data_spec, num_lanes, algorithm.n_step, algorithm.gamma
+    def plan(self, algorithm: algorithm_lib.Algorithm, num_lanes: int) -> plan_lib.Plan:
+        """Decides everything that depends on the algorithm.
+
+        Raises:
+          errors.ConfigError: If the settings do not fit the algorithm.
+        """
+        stream = self._stream(algorithm)
+        experience = sample_stream.Experience(
+            algorithm.agent.collect_data_spec,
+            num_lanes,
+            algorithm.n_step,
+            algorithm.gamma,
+            algorithm.initial_priorities,
+        )
+        group_steps = stream.group_steps_per_update(experience, self._batch_size)
+        replays = algorithm.kind == experience_lib.TRANSITIONS
+        random_steps = self._initial_random_steps
+        if random_steps is None:
+            most = self.environment_steps - 1
+            random_steps = min(RANDOM_STEPS, most) if replays else 0
+        if random_steps and not replays:
+            raise errors.ConfigError(
+                f"Experiment.initial_random_steps is {random_steps}, but "
+                f"{type(algorithm.agent).__name__} learns from how its own policy acted: leave "
+                "the binding out. Experiment.learn_from makes learning wait"
+            )
+        if group_steps is None:
+            updates_per_step = self._updates_per_step or 1.0
+        elif self._updates_per_step is not None or self._learn_from:
+            raise errors.ConfigError(
+                f"{type(algorithm.agent).__name__} learns from each step once, as soon as its "
+                "unroll is complete: leave out Experiment.updates_per_step and "
+                "Experiment.learn_from"
+            )
+        else:
+            updates_per_step = 1.0 / (group_steps * num_lanes)
+        return plan_lib.Plan(
+            stream=stream,
+            experience=experience,
+            batch_size=self._batch_size,
+            initial_random_steps=random_steps,
+            learn_from=random_steps if self._learn_from is None else self._learn_from,
+            updates_per_step=updates_per_step,
+            group_steps=group_steps,
+            collect_steps=self._collect_steps or max(64, num_lanes),
         )
 
-    def collect_steps(self, num_lanes: int) -> int:
-        """Environment steps of one run of the actor."""
-        return self._collect_steps or max(64, num_lanes)
-
-    def pace(self, environment_step: int, train_step: int, replay_is_empty: bool) -> Pace:
-        """How updates follow environment steps from these counters on.
-
-        Args:
-          environment_step: Environment steps taken when this process began.
-          train_step: Train steps taken by then.
-          replay_is_empty: Learning then waits for as many steps as there are initial random ones,
-            random or not: the first few transitions of a resumed run alone would spoil its policy.
-        """
-        wait = self.initial_random_steps if replay_is_empty else 0
-        learn_from = max(environment_step + wait, self.initial_random_steps)
-        return Pace(learn_from, train_step, self.updates_per_step)
+    def _stream(self, algorithm: algorithm_lib.Algorithm) -> sample_stream.SampleStream:
+        stream = self._replay
+        if stream is None:
+            seeded = self.deterministic and algorithm.kind == experience_lib.TRANSITIONS
+            stream = seeded_replay.SeededReplay() if seeded else STREAMS[algorithm.kind]()
+        agent = type(algorithm.agent).__name__
+        if stream.kind != algorithm.kind:
+            raise errors.ConfigError(
+                f"Experiment.replay is a {type(stream).__name__}, which makes {stream.kind}, but "
+                f"{agent} learns from {algorithm.kind}: leave the binding out, or use "
+                f"@{STREAMS[algorithm.kind].__name__}()"
+            )
+        if stream.weighted and algorithm.priorities is None:
+            raise errors.ConfigError(
+                f"Experiment.replay is a {type(stream).__name__}, which samples by priority, but "
+                f"{agent} gives no priorities (Algorithm.priorities)"
+            )
+        if self.save_replay and isinstance(stream, seeded_replay.SeededReplay):
+            raise errors.ConfigError(
+                "Experiment.save_replay has no effect on SeededReplay, whose contents are in the "
+                "learner: leave it out, or use @LaneReplay()"
+            )
+        if self.deterministic and not stream.repeatable:
+            raise errors.ConfigError(
+                f"Experiment.deterministic is set, but {type(stream).__name__} lets the Reverb "
+                "server draw the samples, which cannot be seeded: leave Experiment.replay out, or "
+                "use @SeededReplay()"
+            )
+        return stream
 
     def _make_environment(self, **wanted: Any) -> py_environment.PyEnvironment:
         parameters = inspect.signature(self.environment).parameters

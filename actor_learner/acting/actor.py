@@ -63,6 +63,8 @@ class Actor:
       initial_random_steps: Act at random until `environment_step` has reached this number. A
         resumed run has reached it already, so that it is not repeated.
       seed: Seed of the random initial actions.
+      group_steps_per_run: Stop a run after this many batched steps, each of which steps every lane
+        once, boundary steps included: what an unroll is made of.
     """
 
     def __init__(
@@ -86,9 +88,13 @@ class Actor:
         environment_step: tf.Variable | None = None,
         initial_random_steps: int = 0,
         seed: int | None = None,
+        group_steps_per_run: int | None = None,
     ) -> None:
-        if not steps_per_run and not episodes_per_run:
-            raise ValueError("an Actor needs steps_per_run or episodes_per_run of at least 1")
+        if not (steps_per_run or episodes_per_run or group_steps_per_run):
+            raise ValueError(
+                "an Actor needs steps_per_run, episodes_per_run or group_steps_per_run of at "
+                "least 1"
+            )
         if initial_random_steps and environment_step is None:
             raise ValueError(
                 "initial_random_steps needs environment_step, which tells a resumed run that its "
@@ -111,6 +117,7 @@ class Actor:
         self._train_step = train_step
         self._max_steps = steps_per_run or np.inf
         self._max_episodes = episodes_per_run or np.inf
+        self._max_group_steps = group_steps_per_run or np.inf
         self._end_episode_on_boundary = end_episode_on_boundary
 
         self._metrics = list(metrics or [])
@@ -164,18 +171,24 @@ class Actor:
         return self._policy_version
 
     def run(self) -> None:
-        """Runs until `steps_per_run` steps or `episodes_per_run` episodes are done."""
+        """Runs until the steps, episodes or group steps of one run are done."""
         self._policy_version = int(self._train_step.numpy())
         num_steps = 0
         num_episodes = 0
+        num_group_steps = 0
         stream = self._choose_stream()
         time_step = self._time_step
-        while num_steps < self._max_steps and num_episodes < self._max_episodes:
+        while (
+            num_steps < self._max_steps
+            and num_episodes < self._max_episodes
+            and num_group_steps < self._max_group_steps
+        ):
             response = stream.act(time_step)
             next_time_step = self._lanes.step(response.action)
             self._observe(time_step, response, next_time_step)
             boundaries = int(np.count_nonzero(time_step.step_type == LAST))
             num_steps += self._lanes.num_lanes - boundaries
+            num_group_steps += 1
             if self._end_episode_on_boundary:
                 num_episodes += boundaries
             else:

@@ -52,6 +52,9 @@ class Algorithm:
       kind: What the agent's `train` takes: `experience.TRANSITIONS`, `UNROLLS` or `SEQUENCES`.
       priorities: Of agents that can learn from prioritized replay: given the `LossInfo` of a train
         step, the new priorities `[batch]` of its items, before any exponent.
+      initial_priorities: Of agents that learn from sequences: given sequences as the actor
+        collected them (NumPy leaves `[n, L, ...]`, without observations and states but with policy
+        info), the priorities `[n]` of the new items, before any exponent.
     """
 
     agent: tf_agent.TFAgent
@@ -60,6 +63,7 @@ class Algorithm:
     epsilon: Callable[[], tf.Tensor] | None = None
     kind: str = experience.TRANSITIONS
     priorities: Callable[[tf_agent.LossInfo], tf.Tensor] | None = None
+    initial_priorities: Callable[[experience.Sequence], Any] | None = None
 
     def __post_init__(self) -> None:
         if self.n_step < 1:

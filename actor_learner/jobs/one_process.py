@@ -1,29 +1,38 @@
-"""A whole training run in one process: replay embedded, collecting and learning by turns."""
+"""A whole training run in one process: collecting and learning by turns or at once."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import shutil
 import threading
 from typing import Any, Callable
 
 import numpy as np
+import reverb
 import tensorflow as tf
 from absl import logging
 
 from actor_learner import errors, parts, run_directory
 from actor_learner import experiment as experiment_lib
-from actor_learner.acting import actor, evaluator
+from actor_learner import plan as plan_lib
 from actor_learner.environments import lanes as lanes_lib
-from actor_learner.jobs import progress_rows, progress_state
+from actor_learner.jobs import (
+    collector,
+    overlap,
+    progress_rows,
+    progress_state,
+    rating,
+    trainer,
+)
 from actor_learner.learning import evaluation, learner, triggers
 from actor_learner.replay import server
 
 COMPLETED, TARGET_REACHED = "completed", "target reached"
 STOPPED, INTERRUPTED = "stopped", "interrupted"
 
-MOST_ITERATIONS = 1_000
-"""Train steps per call of the learner at most, so that a request to stop is soon seen."""
+TURNS_AHEAD = 2
+"""Turns that an overlapping collector may be ahead of the learner."""
 
 Row = progress_rows.Row
 
@@ -43,7 +52,7 @@ class OneProcess:
       experiment: What to train.
       run: Where everything goes.
       seed: Of environments, networks and exploration. Which items are sampled is decided by the
-        Reverb server, which cannot be seeded.
+        Reverb server, which cannot be seeded, unless `Experiment.deterministic` is set.
       on_row: Called with each line of metrics.
       stop: Set from anywhere, a signal handler included, to end training after the current turn.
     """
@@ -99,33 +108,24 @@ class OneProcess:
     @property
     def best(self) -> Row | None:
         """The evaluation of the best policy so far, as a line of metrics; None before the first."""
-        score = self._best.best
-        if score is None:
-            return None
-        return {
-            "environment_steps": score["environment_step"],
-            "train_steps": score["train_step"],
-            "eval_return": score["mean"],
-            "eval_return_std": score["std"],
-            "eval_episodes": score["episodes"],
-        }
+        return self._rating.best_row
 
     @property
     def restored_from(self) -> str | None:
         """The checkpoint that training goes on from."""
-        return self._learner.restored_from
+        return self._trainer.learner.restored_from
 
     @property
     def stop_reason(self) -> str | None:
         """Why training ended before its time; None if it did not."""
-        return self._target_reached or self._learner.stop_reason
+        return self._rating.target_reached or self._trainer.learner.stop_reason
 
     def describe(self) -> list[str]:
         """Lines that say what was built."""
         agent = self._algorithm.agent
         weights = sum(int(np.prod(v.shape)) for v in agent.collect_policy.variables())
         return [
-            f"environment: {self._env_name()}, {self._actor.num_lanes} lanes",
+            f"environment: {self._env_name()}, {self._plan.num_lanes} lanes",
             f"agent: {type(agent).__name__}, {weights:,} policy weights, "
             f"{self._algorithm.n_step}-step returns",
             *self._server.describe().splitlines(),
@@ -139,29 +139,28 @@ class OneProcess:
         Returns:
           `COMPLETED`, `TARGET_REACHED`, `STOPPED` (by a trigger) or `INTERRUPTED`.
         """
-        total = self._experiment.environment_steps
         self._progress.start()
         self._rows.start()
         try:
-            while self.environment_step < total and not self._ended():
-                self._collect()
-                self._learn()
-                self._rows.write_if_due(self._loss)
+            if self._experiment.overlap:
+                self._run_overlapped()
+            else:
+                self._run_by_turns()
         except errors.TriggerError:
             raise  # The learner has saved already.
         except BaseException:
-            self._learner.save_checkpoint()
+            self._trainer.learner.save_checkpoint()
             raise
         self._save()
-        if not self._ended() and self._evaluated_at != self.train_step:
+        if not self._ended() and self._rating.evaluated_at != self.train_step:
             self._finish_evaluation()
         self._progress.stop()
-        self._rows.write(self._loss)
-        if self._target_reached:
+        self._rows.write(self._trainer.loss)
+        if self._rating.target_reached:
             return TARGET_REACHED
-        if self._stop.is_set() and self.environment_step < total:
+        if self._stop.is_set() and self.environment_step < self._experiment.environment_steps:
             return INTERRUPTED
-        return COMPLETED if self._learner.stop_reason is None else STOPPED
+        return COMPLETED if self._trainer.learner.stop_reason is None else STOPPED
 
     def export_policies(self) -> None:
         """Writes SavedModels of the policy, collect policy and greedy policy as they are now."""
@@ -179,6 +178,9 @@ class OneProcess:
 
     def _build(self, seed: int) -> None:
         experiment, run = self._experiment, self._run
+        if experiment.deterministic:
+            # For the whole process: TensorFlow has no way back.
+            tf.config.experimental.enable_op_determinism()
         tf.keras.utils.set_random_seed(seed)
         self._train_step = tf.Variable(0, trainable=False, dtype=tf.int64, name="train_step")
         self._environment_step = tf.Variable(0, trainable=False, dtype=tf.int64)
@@ -187,161 +189,198 @@ class OneProcess:
         )
         self._env = experiment.make_environment(seed)
         self._closing.callback(self._env.close)
-        num_lanes = lanes_lib.as_lanes(self._env).num_lanes
         self._algorithm = experiment.make_algorithm(
             self._env, self._train_step, self._environment_step
         )
-        agent = self._algorithm.agent
-        parts.publish(agent=agent)
-
-        experience = experiment.experience(self._algorithm, num_lanes)
-        self._experience = experience
-        tables = experiment.replay.tables(experience)
-        for table in tables:
-            _refuse_unfit(table)
-        self._table_name = tables[0].name
-        self._server = server.ReplayServer(tables, checkpoint_dir=run.replay)
-        self._closing.callback(self._server.stop)
-        self._client = self._server.client()
-        parts.publish(replay_client=self._client)
-        self._observer = experiment.replay.observer(
-            experience, self._client, version=lambda: self._actor.policy_version
-        )
-        self._closing.callback(self._observer.close)
-
-        metrics = actor.collect_metrics(experiment.metrics_window)
-        self._statistics = metrics[0].statistics
-        parts.publish(collect_metrics=metrics)
-        self._actor = actor.Actor(
-            self._env,
-            agent.collect_policy,
-            self._train_step,
-            steps_per_run=experiment.collect_steps(num_lanes),
-            observers=[self._observer],
-            metrics=metrics,
-            summary_dir=str(run.tensorboard),
-            environment_step=self._environment_step,
-            initial_random_steps=experiment.initial_random_steps,
-            seed=seed,
-        )
-        self._closing.callback(self._actor.close)
-        self._build_learner()
-        self._build_evaluation(seed)
-        self._pace = experiment.pace(
+        parts.publish(agent=self._algorithm.agent)
+        self._plan = experiment.plan(self._algorithm, lanes_lib.as_lanes(self._env).num_lanes)
+        self._build_server()
+        self._build_collector(seed)
+        self._build_trainer()
+        if self._policy_copy is not None:
+            self._policy_copy.publish()  # A checkpoint may have been restored.
+        self._build_rating(seed)
+        self._pace = self._plan.pace(
             self.environment_step,
             self.train_step,
             replay_is_empty=self._table_state().size == 0,
         )
+        self._may_learn = False
         self._rows = progress_rows.ProgressRows(
             progress=self._progress,
-            statistics=self._statistics,
+            statistics=self._collector.statistics,
             counters=lambda: (self.environment_step, self.train_step),
             table=self._table_state,
-            transitions=lambda items: experiment.replay.num_transitions(experience, items),
+            transitions=lambda items: self._plan.stream.num_transitions(
+                self._plan.experience, items
+            ),
             epsilon=self._algorithm.epsilon,
+            version_lag=lambda: self._trainer.version_lag,
             on_row=self._on_row,
             interval_seconds=experiment.report_seconds,
-        )
-        self._loss: Any = None
-        self._evaluated_at: int | None = None
-        self._target_reached: str | None = None
-
-    def _build_learner(self) -> None:
-        experiment = self._experiment
-        self._progress = progress_state.ProgressState(self._statistics)
-        self._learner = learner.Learner(
-            str(self._run),
-            self._train_step,
-            self._algorithm.agent,
-            lambda: experiment.replay.dataset(
-                self._experience,
-                self._server.address,
-                experiment.batch_size,
-                experiment.sample_timeout_seconds,
+            # A run that repeats must not write more rows on a slower day.
+            interval_steps=(
+                max(1, experiment.environment_steps // 100) if experiment.deterministic else None
             ),
+        )
+
+    def _build_server(self) -> None:
+        tables = self._plan.stream.tables(self._plan.experience)
+        for table in tables:
+            _refuse_unfit(table, self._plan)
+        self._table_name = tables[0].name
+        self._server = server.ReplayServer(tables, checkpoint_dir=self._run.replay)
+        self._closing.callback(self._server.stop)
+        self._client = self._server.client()
+        parts.publish(replay_client=self._client)
+
+    def _build_collector(self, seed: int) -> None:
+        algorithm, version = self._algorithm, self._train_step
+        self._policy_copy: overlap.PolicyCopy | None = None
+        if self._experiment.overlap:
+            version = tf.Variable(0, trainable=False, dtype=tf.int64, name="policy_version")
+            algorithm = self._experiment.make_algorithm(self._env, version, self._environment_step)
+            policies = (self._algorithm.agent.collect_policy, algorithm.agent.collect_policy)
+            self._policy_copy = overlap.PolicyCopy(
+                *(
+                    [*_own_variables(policy, self._environment_step), step]
+                    for policy, step in zip(policies, (self._train_step, version))
+                )
+            )
+        self._collector = collector.Collector(
+            self._plan,
+            algorithm,
+            self._env,
+            self._client,
+            train_step=version,
+            environment_step=self._environment_step,
+            metrics_window=self._experiment.metrics_window,
+            seed=seed,
+            summary_dir=str(self._run.tensorboard),
+        )
+        self._closing.callback(self._collector.close)
+        parts.publish(collect_metrics=self._collector.metrics)
+
+    def _build_trainer(self) -> None:
+        self._progress = progress_state.ProgressState(self._collector.statistics)
+        self._trainer = trainer.Trainer(
+            self._experiment,
+            self._plan,
+            self._algorithm,
+            self._server.address,
+            str(self._run),
+            train_step=self._train_step,
             checkpoint_items={
                 "environment_step": self._environment_step,
                 "progress": self._progress,
             },
-            sample_timeout_message=self._why_no_sample,
+            why_no_sample=self._why_no_sample,
         )
-        self._closing.callback(self._learner.close)
+        self._closing.callback(self._trainer.close)
 
-    def _build_evaluation(self, seed: int) -> None:
+    def _build_rating(self, seed: int) -> None:
         experiment = self._experiment
-        policy = experiment_lib.greedy(self._algorithm.agent.policy)
         # A process per lane is too many for one lane per episode.
-        lanes = {}
-        if getattr(self._env, "vectorization", None) == "async":
-            lanes["num_envs"] = min(self._actor.num_lanes, experiment.evaluation_episodes)
-        env = experiment.make_evaluation_environment(seed, **lanes)
-        self._closing.callback(env.close)
-        self._evaluator = evaluator.Evaluator(
-            env,
-            policy,
-            experiment.evaluation_episodes,
-            seed=seed + experiment_lib.EVALUATION_SEED_OFFSET,
+        few = getattr(self._env, "vectorization", None) == "async"
+        self._rating = rating.Rating(
+            experiment,
+            self._algorithm.agent.policy,
+            str(self._run.best),
+            seed=seed,
+            train_step=self._train_step,
+            environment_step=self._environment_step,
+            most_lanes=(min(self._plan.num_lanes, experiment.evaluation_episodes) if few else None),
         )
-        self._best = evaluation.BestPolicyTrigger(
-            policy, str(self._run.best), train_step=self._train_step
+        self._closing.callback(self._rating.close)
+        interval = round(experiment.evaluation_interval * self._plan.updates_per_step)
+        self._trainer.learner.add_trigger(
+            evaluation.EvaluationTrigger(
+                lambda: self._rating.evaluate(on_step=self._give_up_if_asked),
+                self._train_step,
+                max(1, interval) if experiment.evaluation_interval else 0,
+                target_return=experiment.target_return,
+                observers=[self._rating.note, self._report_evaluation],
+            )
         )
-        interval = round(experiment.evaluation_interval * experiment.updates_per_step)
-        self._evaluation_trigger = evaluation.EvaluationTrigger(
-            self._evaluate,
-            self._train_step,
-            max(1, interval) if experiment.evaluation_interval else 0,
-            target_return=experiment.target_return,
-            observers=[self._best, self._report_evaluation, self._note_target],
-        )
-        self._learner.add_trigger(self._evaluation_trigger)
 
-    def _collect(self) -> None:
-        self._actor.run()
-        self._observer.flush()
+    def _run_by_turns(self) -> None:
+        while not self._finished():
+            self._collector.run()
+            if self._plan.group_steps is not None:
+                self._trainer.run(iterations=1)
+            else:
+                while not self._ended() and self._updates_due() > 0:
+                    self._train_due()
+            self._rows.write_if_due(self._trainer.loss)
 
-    def _learn(self) -> None:
-        while not self._ended():
-            due = self._pace.updates_due(self.environment_step) - self.train_step
-            if due <= 0:
-                return
-            self._loss = self._learner.run(iterations=min(due, MOST_ITERATIONS)).loss
+    def _run_overlapped(self) -> None:
+        first_train_step = self.train_step
+        queue = self._plan.group_steps is not None
+
+        def updates_due() -> int:
+            if queue:
+                return thread.turns - (self.train_step - first_train_step)
+            return self._updates_due()
+
+        def may_run() -> bool:
+            if self.environment_step >= self._experiment.environment_steps:
+                return False
+            if queue:
+                return updates_due() < TURNS_AHEAD
+            ahead = TURNS_AHEAD * self._plan.steps_per_turn
+            return self.environment_step < self._pace.steps_until(self.train_step) + ahead
+
+        thread = overlap.CollectorThread(
+            self._collector, may_run=may_run, before_turn=self._policy_copy.apply
+        )
+        thread.start()
+        try:
+            while not self._finished():
+                if updates_due() <= 0:
+                    thread.wait(lambda: updates_due() > 0 or self._finished())
+                    continue
+                self._trainer.run(min(updates_due(), trainer.MOST_ITERATIONS))
+                self._policy_copy.publish()
+                thread.learner_advanced()
+                self._rows.write_if_due(self._trainer.loss)
+        finally:
+            thread.stop()
+        thread.raise_if_failed()
+
+    def _updates_due(self) -> int:
+        due = self._pace.updates_due(self.environment_step) - self.train_step
+        if due > 0 and not self._may_learn:
+            # Sequences are written when an episode ends: there may be nothing to learn from yet.
+            if self._table_state().size == 0:
+                self._pace = dataclasses.replace(self._pace, learn_from=self.environment_step)
+                return 0
+            self._may_learn = True
+        return due
+
+    def _train_due(self) -> None:
+        self._trainer.run(min(self._updates_due(), trainer.MOST_ITERATIONS))
+
+    def _finished(self) -> bool:
+        return self.environment_step >= self._experiment.environment_steps or self._ended()
 
     def _ended(self) -> bool:
-        return self._stop.is_set() or self._learner.stop_reason is not None
-
-    def _evaluate(self) -> evaluation.EvaluationResult:
-        episodes = self._evaluator.run(on_step=self._give_up_if_asked)
-        self._evaluated_at = self.train_step
-        return evaluation.EvaluationResult(
-            train_step=self.train_step,
-            environment_step=self.environment_step,
-            returns=episodes.returns,
-            lengths=episodes.lengths,
-        )
+        return self._stop.is_set() or self._trainer.learner.stop_reason is not None
 
     def _finish_evaluation(self) -> None:
         """Evaluates what the last interval left, so that the final policy is rated too."""
         try:
-            result = self._evaluate()
+            result = self._rating.evaluate(on_step=self._give_up_if_asked)
         except triggers.StopTraining:
             return  # Interrupted meanwhile; everything is saved.
-        self._best(result)
+        self._rating.note(result)
         self._report_evaluation(result)
-        self._note_target(result)
 
     def _give_up_if_asked(self) -> None:
         if self._stop.is_set():
             raise triggers.StopTraining("interrupted during an evaluation")
 
-    def _note_target(self, result: evaluation.EvaluationResult) -> None:
-        target = self._experiment.target_return
-        if target is not None and result.mean >= target:
-            self._target_reached = (
-                f"mean return {result.mean:g} over {result.episodes} episodes, {target:g} asked for"
-            )
-
     def _save(self) -> None:
-        self._learner.save_checkpoint()
+        self._trainer.learner.save_checkpoint()
         if self._experiment.save_replay:
             path = self._server.checkpoint()
             logging.info("Saved the replay's contents to %s.", path)
@@ -357,7 +396,7 @@ class OneProcess:
 
     def _report_evaluation(self, result: evaluation.EvaluationResult) -> None:
         self._rows.write(
-            self._loss,
+            self._trainer.loss,
             eval_return=result.mean,
             eval_return_std=result.std,
             eval_episodes=result.episodes,
@@ -367,18 +406,24 @@ class OneProcess:
         return str(getattr(self._env, "name", type(self._env).__name__))
 
 
-def _refuse_unfit(table: Any) -> None:
+def _own_variables(policy: Any, shared: tf.Variable) -> list[tf.Variable]:
+    """A policy's variables, but for the one that both policies read."""
+    return [variable for variable in policy.variables() if variable is not shared]
+
+
+def _refuse_unfit(table: reverb.Table, plan: plan_lib.Plan) -> None:
     """Refuses tables that one process, collecting and learning by turns, cannot make use of."""
     info = table.info
     limiter = info.rate_limiter_info
-    if limiter.max_diff < 1e300 or limiter.min_diff > -1e300:
+    limited = limiter.max_diff < 1e300 or limiter.min_diff > -1e300
+    if limited and plan.group_steps is None:
         raise errors.ConfigError(
             f"table '{table.name}' limits samples per insert, which makes one process that "
             "collects and learns by turns wait for itself. Use @min_size() and set the ratio with "
             "Experiment.updates_per_step"
         )
-    if info.sampler_options.HasField("prioritized"):
+    if info.sampler_options.HasField("prioritized") and not plan.stream.weighted:
         raise errors.ConfigError(
-            f"table '{table.name}' samples by priority, but nothing updates priorities here: use "
-            "@uniform_table"
+            f"table '{table.name}' samples by priority, but {type(plan.stream).__name__} updates "
+            "none: use @PrioritizedReplay() as Experiment.replay, or @uniform_table"
         )

@@ -26,8 +26,10 @@ class ProgressRows:
       table: Returns the state of the replay's table.
       transitions: Turns a number of items into transitions.
       epsilon: Returns the share of random actions; None for agents without.
+      version_lag: Returns how many train steps old the latest batch's policy was; None: unknown.
       on_row: Takes the rows.
       interval_seconds: Least time between rows of `write_if_due`.
+      interval_steps: Least environment steps between them, instead of time.
     """
 
     def __init__(
@@ -39,8 +41,10 @@ class ProgressRows:
         table: Callable[[], state.TableState],
         transitions: Callable[[int], int],
         epsilon: Callable[[], Any] | None,
+        version_lag: Callable[[], float | None],
         on_row: Callable[[Row], None],
         interval_seconds: float,
+        interval_steps: int | None = None,
     ) -> None:
         self._progress = progress
         self._statistics = statistics
@@ -48,8 +52,11 @@ class ProgressRows:
         self._table = table
         self._transitions = transitions
         self._epsilon = epsilon
+        self._version_lag = version_lag
         self._on_row = on_row
         self._interval_seconds = interval_seconds
+        self._interval_steps = interval_steps
+        self._last_steps = 0
         self.start()
 
     def start(self) -> None:
@@ -58,7 +65,11 @@ class ProgressRows:
 
     def write_if_due(self, loss: Any) -> None:
         """Writes a row if the last one is old enough."""
-        if self._progress.seconds - self._last[0] >= self._interval_seconds:
+        if self._interval_steps is not None:
+            due = self._counters()[0] - self._last_steps >= self._interval_steps
+        else:
+            due = self._progress.seconds - self._last[0] >= self._interval_seconds
+        if due:
             self.write(loss)
 
     def write(self, loss: Any, **more: Any) -> None:
@@ -70,6 +81,7 @@ class ProgressRows:
         """
         seconds = self._progress.seconds
         environment_steps, train_steps = self._counters()
+        self._last_steps = environment_steps
         row: Row = {
             "seconds": round(seconds, 3),
             "environment_steps": environment_steps,
@@ -89,6 +101,9 @@ class ProgressRows:
             ) / elapsed
             row["train_steps_per_second"] = (train_steps - last_train_steps) / elapsed
             self._last = (seconds, environment_steps, train_steps)
+        lag = self._version_lag()
+        if lag is not None:
+            row["version_lag"] = lag
         if self._epsilon is not None:
             row["epsilon"] = float(self._epsilon().numpy())
         self._on_row({**row, **more})

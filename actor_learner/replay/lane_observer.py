@@ -7,6 +7,7 @@ from typing import Any, Callable
 
 import numpy as np
 import reverb
+import tensorflow as tf
 import tree
 from reverb import structured_writer
 from tf_agents.trajectories import trajectory as trajectory_lib
@@ -30,7 +31,8 @@ class LaneObserver:
       table_name: Table that gets the items; its signature must be `layout.signature(window)`.
       data_spec: Spec of one step of one lane, usually `agent.collect_data_spec`.
       num_lanes: Lanes per step.
-      window: Rows per item: 2 for one-step transitions, n + 1 for n-step ones.
+      window: Rows per item: 2 for one-step transitions, n + 1 for n-step ones; 1 for readers that
+        put windows together themselves.
       max_in_flight_items: Items that may be unconfirmed before a call waits.
       flush_seconds: Items are pushed to the server at least this often while steps come in.
       timeout_seconds: How long a call may wait for the server.
@@ -50,8 +52,8 @@ class LaneObserver:
         timeout_seconds: float = 60.0,
         version: Callable[[], int] | None = None,
     ) -> None:
-        if window < 2:
-            raise ValueError(f"a window needs at least 2 rows, got {window}")
+        if window < 1:
+            raise ValueError(f"a window needs at least 1 row, got {window}")
         self._client = client
         self._table_name = table_name
         self._layout = rows.RowLayout(data_spec, num_lanes)
@@ -60,9 +62,8 @@ class LaneObserver:
         self._flush_seconds = flush_seconds
         self._timeout_ms = int(timeout_seconds * 1000)
         self._version = version or (lambda: 0)
-        reference = structured_writer.create_reference_step(dict.fromkeys(self._layout.columns))
-        self._pattern = {name: reference[name][-window:] for name in self._layout.columns}
-        self._writer: reverb.StructuredWriter | None = None
+        self._timeout_seconds = timeout_seconds
+        self._writer: reverb.StructuredWriter | reverb.TrajectoryWriter | None = None
         self._checked = False
         self._unflushed = 0
         self._last_flush = time.monotonic()
@@ -80,10 +81,8 @@ class LaneObserver:
             self._layout.check(trajectory, self._table_name)
             self._checked = True
         if self._writer is None:
-            config = structured_writer.create_config(self._pattern, self._table_name)
-            self._writer = self._client.structured_writer([config])
-        self._writer.append(self._layout.row(trajectory, self._version()))
-        self._unflushed += 1
+            self._writer = self._open_writer()
+        self._unflushed += self._append(trajectory)
         if self._unflushed >= self._max_in_flight_items:
             self._flush(self._max_in_flight_items)
         elif time.monotonic() - self._last_flush >= self._flush_seconds:
@@ -111,6 +110,21 @@ class LaneObserver:
             finally:
                 self._writer = None
 
+    def _item_signature(self) -> dict[str, tf.TensorSpec]:
+        """What the table's items look like; subclasses that write other items say so."""
+        return self._layout.signature(self._window)
+
+    def _open_writer(self) -> reverb.StructuredWriter | reverb.TrajectoryWriter:
+        reference = structured_writer.create_reference_step(dict.fromkeys(self._layout.columns))
+        pattern = {name: reference[name][-self._window :] for name in self._layout.columns}
+        config = structured_writer.create_config(pattern, self._table_name)
+        return self._client.structured_writer([config])
+
+    def _append(self, trajectory: trajectory_lib.Trajectory) -> int:
+        """Writes one step of all lanes; returns how many items that made, at most."""
+        self._writer.append(self._layout.row(trajectory, self._version()))
+        return 1
+
     def _flush(self, remaining: int) -> None:
         if self._writer is None:
             return
@@ -128,7 +142,7 @@ class LaneObserver:
     def _check_table(self, timeout_seconds: float) -> None:
         """Refuses a table that is made for other data, before a single row is written."""
         info = reverb_calls.fetch_table(self._client, self._table_name, timeout_seconds)
-        expected = self._layout.signature(self._window)
+        expected = self._item_signature()
         if info.signature is None:
             raise errors.SpecMismatchError(
                 f"table '{self._table_name}' has no signature; make it with "

@@ -52,6 +52,11 @@ class RowLayout:
       data_spec: Nest of array or tensor specs of one step of one lane; usually
         `agent.collect_data_spec`, a `Trajectory`.
       num_lanes: Lanes per row.
+
+    Attributes:
+      fields: The leaves of a step, in the order of `tree.flatten`.
+      record_bytes: Size of one lane's record.
+      record_dtype: NumPy's structured type of a record; its names are the fields' paths.
     """
 
     def __init__(self, data_spec: Any, num_lanes: int) -> None:
@@ -60,7 +65,7 @@ class RowLayout:
         self.fields = _fields(data_spec)
         packed = [field for field in self.fields if field.column == RECORD]
         self.record_bytes = sum(field.num_bytes for field in packed)
-        self._record_dtype = np.dtype(
+        self.record_dtype = np.dtype(
             {
                 "names": [field.path for field in packed],
                 "formats": [(field.dtype, field.shape) for field in packed],
@@ -107,7 +112,7 @@ class RowLayout:
           trajectory: Nest like the data spec, leaves `[lanes, ...]`.
           version: Train step of the policy that acted.
         """
-        records = np.empty(self.num_lanes, self._record_dtype)
+        records = np.empty(self.num_lanes, self.record_dtype)
         columns: dict[str, np.ndarray] = {VERSION: np.int64(version)}
         leaves = tree.flatten(trajectory)
         for field, leaf in zip(self.fields, leaves):
@@ -145,6 +150,14 @@ class RowLayout:
         if field.column != RECORD:
             return columns[field.column]
         return _decode(columns[RECORD], field)
+
+    def read_array(self, columns: dict[str, np.ndarray], path: str) -> np.ndarray:
+        """One field `[lanes, ...]`, out of the columns of one row, as NumPy arrays."""
+        field = self._by_path[path]
+        if field.column != RECORD:
+            return columns[field.column]
+        records = np.ascontiguousarray(columns[RECORD]).view(self.record_dtype)
+        return records[..., 0][path]
 
     def unpack(self, columns: dict[str, tf.Tensor]) -> Any:
         """All fields, as a nest like the data spec, in graph mode or eagerly.

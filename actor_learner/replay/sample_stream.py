@@ -21,12 +21,14 @@ class Experience:
       num_lanes: Lanes of the actor that writes.
       n_step: Steps of the return that each transition holds.
       gamma: Discount factor of the return.
+      initial_priorities: `Algorithm.initial_priorities`, for streams that sample by priority.
     """
 
     data_spec: Any
     num_lanes: int
     n_step: int
     gamma: float
+    initial_priorities: Callable[[experience_lib.Sequence], Any] | None = None
 
 
 class SampleStream(abc.ABC):
@@ -43,10 +45,12 @@ class SampleStream(abc.ABC):
         one kind only.
       weighted: Batches are `({"experience": ..., "weights": [batch]}, SampleInfo)`, keyword
         arguments of `agent.train`, instead of `(experience, info)`.
+      repeatable: With the same items written, the same batches come out, given the same seed.
     """
 
     kind: str = experience_lib.TRANSITIONS
     weighted: bool = False
+    repeatable: bool = False
 
     @abc.abstractmethod
     def tables(self, experience: Experience) -> list[reverb.Table]:

@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from actor_learner import errors, experiment, run_directory
+from actor_learner import errors, experiment, plan, run_directory
 from actor_learner.agents import dqn
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.jobs import one_process
@@ -155,12 +155,13 @@ def test_a_limit_on_samples_per_insert_is_refused_because_it_would_deadlock(tmp_
 
 def test_a_table_whose_priorities_nobody_updates_is_refused(tmp_path):
     replay = window_replay.WindowReplay(1000, table=tables.prioritized_table)
-    with pytest.raises(errors.ConfigError, match="nothing updates priorities"):
+    with pytest.raises(errors.ConfigError, match="@PrioritizedReplay"):
         train(tmp_path, replay=replay)
 
 
 def test_a_changed_ratio_counts_from_the_resumption_on():
-    pace = make_experiment(updates_per_step=2.0).pace(5_000, 2_500, replay_is_empty=False)
+    pace = plan.Pace(learn_from=5_000, train_step=2_500, updates_per_step=2.0)
+    assert pace.steps_until(2_520) == 5_010
     assert pace.updates_due(5_000) == 2_500
     assert pace.updates_due(5_010) == 2_520
 

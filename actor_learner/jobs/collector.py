@@ -1,0 +1,83 @@
+"""The acting side of an experiment: an actor, and the observers that write what it meets."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import reverb
+import tensorflow as tf
+
+from actor_learner import plan as plan_lib
+from actor_learner.acting import actor
+from actor_learner.agents import algorithm as algorithm_lib
+
+
+class Collector:
+    """Collects experience by turns and writes it to the replay server.
+
+    Args:
+      plan: What the experiment comes to.
+      algorithm: Its collect policy acts; the variables it reads are the caller's to update, between
+        turns.
+      env: Where to act; the caller's.
+      client: Of the replay server.
+      train_step: Version of the policy that acts.
+      environment_step: Raised by the environment steps of each turn.
+      metrics_window: Episodes that the statistics are over.
+      seed: Of random actions.
+      summary_dir: Where summaries of the metrics go; None writes none.
+      observers: Further observers of trajectories, called before the metrics.
+    """
+
+    def __init__(
+        self,
+        plan: plan_lib.Plan,
+        algorithm: algorithm_lib.Algorithm,
+        env: Any,
+        client: reverb.Client,
+        *,
+        train_step: tf.Variable,
+        environment_step: tf.Variable,
+        metrics_window: int,
+        seed: int,
+        summary_dir: str | None = None,
+        observers: tuple[Any, ...] = (),
+    ) -> None:
+        self._closing = contextlib.ExitStack()
+        self.writer = plan.stream.observer(
+            plan.experience, client, version=lambda: self.actor.policy_version
+        )
+        self._closing.callback(self.writer.close)
+        self._more = observers
+        self.metrics = actor.collect_metrics(metrics_window)
+        self.statistics = self.metrics[0].statistics
+        transitions = getattr(self.writer, "observes_transitions", False)
+        try:
+            self.actor = actor.Actor(
+                env,
+                algorithm.agent.collect_policy,
+                train_step,
+                steps_per_run=None if plan.group_steps else plan.collect_steps,
+                group_steps_per_run=plan.group_steps,
+                observers=[*([] if transitions else [self.writer]), *observers],
+                transition_observers=[self.writer] if transitions else [],
+                metrics=self.metrics,
+                summary_dir=summary_dir,
+                environment_step=environment_step,
+                initial_random_steps=plan.initial_random_steps,
+                seed=seed,
+            )
+        except BaseException:
+            self._closing.close()
+            raise
+        self._closing.callback(self.actor.close)
+
+    def run(self) -> None:
+        """Takes one turn; returns when the server has confirmed all that was written."""
+        self.actor.run()
+        self.writer.flush()
+
+    def close(self) -> None:
+        """Confirms what was written and ends the actor; safe to call twice."""
+        self._closing.close()

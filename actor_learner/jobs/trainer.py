@@ -1,0 +1,107 @@
+"""The learning side of an experiment: a learner on the replay's samples, and what it sends back."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Callable
+
+import tensorflow as tf
+
+from actor_learner import experiment as experiment_lib
+from actor_learner import plan as plan_lib
+from actor_learner.agents import algorithm as algorithm_lib
+from actor_learner.learning import learner, priority_updater
+
+MOST_ITERATIONS = 1_000
+"""Train steps per call of the learner at most, so that a request to stop is soon seen."""
+
+
+class Trainer:
+    """Trains on samples of the replay server, and sends new priorities to it where it wants them.
+
+    Args:
+      experiment: What to train.
+      plan: What it comes to.
+      algorithm: Its agent is trained, in place.
+      server_address: `host:port` of the replay server.
+      root_dir: Where checkpoints and summaries go.
+      train_step: Counts train steps.
+      checkpoint_items: Further trackables to be saved with the agent.
+      why_no_sample: Says why no sample came in time.
+    """
+
+    def __init__(
+        self,
+        experiment: experiment_lib.Experiment,
+        plan: plan_lib.Plan,
+        algorithm: algorithm_lib.Algorithm,
+        server_address: str,
+        root_dir: str,
+        *,
+        train_step: tf.Variable,
+        checkpoint_items: Mapping[str, Any],
+        why_no_sample: Callable[[], str],
+    ) -> None:
+        self._train_step = train_step
+        self._closing = contextlib.ExitStack()
+        # The version whose actions the latest batch holds, on average; -1 before the first.
+        self._sampled_version = tf.Variable(-1.0, trainable=False, dtype=tf.float64)
+        self._updater: priority_updater.PriorityUpdater | None = None
+        if plan.stream.weighted:
+            self._updater = priority_updater.PriorityUpdater(
+                server_address,
+                plan.stream.tables(plan.experience)[0].name,
+                algorithm.priorities,
+            )
+            self._closing.callback(self._updater.close)
+        self.loss: tf.Tensor | None = None
+        self.learner = learner.Learner(
+            root_dir,
+            train_step,
+            algorithm.agent,
+            lambda: plan.stream.dataset(
+                plan.experience,
+                server_address,
+                plan.batch_size,
+                experiment.sample_timeout_seconds,
+            ),
+            after_train_strategy_step_fn=self._after_train,
+            use_kwargs_in_agent_train=plan.stream.weighted,
+            checkpoint_items=checkpoint_items,
+            sample_timeout_message=why_no_sample,
+        )
+        self._closing.callback(self.learner.close)
+
+    @property
+    def version_lag(self) -> float | None:
+        """Train steps between the policy that acted and now, over the latest batch; None: unknown.
+
+        The mean over the batch's transitions, or unrolls.
+        """
+        version = float(self._sampled_version.numpy())
+        return None if version < 0 else max(0.0, float(self._train_step.numpy()) - 1 - version)
+
+    def run(self, iterations: int) -> None:
+        """Trains; blocks while no sample comes.
+
+        Raises:
+          errors.ReplayTimeoutError: If none comes in time.
+          errors.TriggerError: If a trigger raised.
+        """
+        self.loss = self.learner.run(iterations=iterations).loss
+        if self._updater is not None:
+            self._updater.raise_if_failed()
+
+    def close(self) -> None:
+        """Ends the learner and its triggers; safe to call twice."""
+        self._closing.close()
+
+    @tf.autograph.experimental.do_not_convert
+    def _after_train(self, experience: Any, loss_info: Any) -> None:
+        _, info = experience
+        version = getattr(info, "version", None)
+        if version is not None:
+            self._sampled_version.assign(tf.reduce_mean(tf.cast(version, tf.float64)))
+        if self._updater is not None:
+            self._updater.after_train(experience, loss_info)

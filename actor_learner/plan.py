@@ -1,0 +1,81 @@
+"""What an experiment comes to, for one algorithm and a number of lanes: streams and ratios."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from actor_learner.replay import sample_stream
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The settings of an experiment, with everything that depends on the algorithm decided.
+
+    Attributes:
+      stream: How experience reaches the learner.
+      experience: What flows through it.
+      batch_size: Transitions or sequences per train step; unroll streams have their own.
+      initial_random_steps: Environment steps taken at random at the start.
+      learn_from: Environment step at which learning begins.
+      updates_per_step: Train steps per environment step from there.
+      group_steps: Batched steps of one turn of the actor, which make exactly one train step: for
+        streams that use every step once. None for replay.
+      collect_steps: Environment steps of one turn of the actor, for replay.
+    """
+
+    stream: sample_stream.SampleStream
+    experience: sample_stream.Experience
+    batch_size: int
+    initial_random_steps: int
+    learn_from: int
+    updates_per_step: float
+    group_steps: int | None
+    collect_steps: int
+
+    @property
+    def num_lanes(self) -> int:
+        return self.experience.num_lanes
+
+    @property
+    def steps_per_turn(self) -> int:
+        """Environment steps of one turn of the actor, boundary steps included."""
+        if self.group_steps is not None:
+            return self.group_steps * self.num_lanes
+        return self.collect_steps
+
+    def pace(self, environment_step: int, train_step: int, replay_is_empty: bool) -> Pace:
+        """How updates follow environment steps from these counters on.
+
+        Args:
+          environment_step: Environment steps taken when this process began.
+          train_step: Train steps taken by then.
+          replay_is_empty: Learning then waits for as many steps as at the start: the first few
+            transitions of a resumed run alone would spoil its policy.
+        """
+        wait = self.learn_from if replay_is_empty else 0
+        learn_from = max(environment_step + wait, self.learn_from)
+        return Pace(learn_from, train_step, self.updates_per_step)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pace:
+    """The ratio of train steps to environment steps, counted from where a process began.
+
+    Attributes:
+      learn_from: Environment step at which learning begins, or goes on.
+      train_step: Train steps taken by then.
+      updates_per_step: Train steps per environment step from there.
+    """
+
+    learn_from: int
+    train_step: int
+    updates_per_step: float
+
+    def updates_due(self, environment_step: int) -> int:
+        """Train steps that should have been taken by `environment_step`."""
+        steps = max(0, environment_step - self.learn_from)
+        return self.train_step + int(steps * self.updates_per_step)
+
+    def steps_until(self, train_step: int) -> int:
+        """Environment steps by which no more than `train_step` train steps are due."""
+        return self.learn_from + int((train_step - self.train_step) / self.updates_per_step)

@@ -1,0 +1,62 @@
+"""Two runs with one seed give the same metrics, bit for bit."""
+
+import subprocess
+import sys
+
+import pytest
+
+from actor_learner import errors
+from actor_learner.reporting import jsonl
+from tests.jobs import test_one_process
+
+BINDINGS = (
+    "Experiment.deterministic = True",
+    "Experiment.environment_steps = 1_500",
+    "Experiment.initial_random_steps = 300",
+    "Experiment.evaluation_interval = 500",
+    "Experiment.target_return = None",
+    "dqn.fc_layer_params = (16,)",
+)
+
+
+def metrics(tmp_path, name, seed):
+    """Rows of a run in a process of its own, without what a clock says."""
+    run = tmp_path / name
+    subprocess.run(
+        [sys.executable, "-m", "actor_learner.cli", "train", "--gin_file=dqn_cartpole"]
+        + [f"--gin_param={binding}" for binding in BINDINGS]
+        + [f"--seed={seed}", f"--run_dir={run}"],
+        check=True,
+        capture_output=True,
+        timeout=240,
+    )
+    rows = jsonl.read_rows(run / "metrics.jsonl")
+    return [
+        {k: v for k, v in row.items() if k != "seconds" and not k.endswith("_per_second")}
+        for row in rows
+    ]
+
+
+def test_two_runs_with_one_seed_give_the_same_metrics_and_another_seed_others(tmp_path):
+    first, second = metrics(tmp_path, "one", 3), metrics(tmp_path, "two", 3)
+    assert first == second
+    assert sum("eval_return" in row for row in first) >= 2
+    assert all("loss" in row for row in first[-3:])
+    assert metrics(tmp_path, "three", 4) != first
+
+
+def test_what_cannot_repeat_is_refused(tmp_path):
+    from actor_learner.replay import lane_replay
+
+    with pytest.raises(errors.ConfigError, match="cannot be seeded"):
+        # Refused before TensorFlow is switched to deterministic operations.
+        experiment = test_one_process.make_experiment(
+            deterministic=True, replay=lane_replay.LaneReplay()
+        )
+        env = experiment.make_environment(0)
+        import tensorflow as tf
+
+        steps = tf.Variable(0, dtype=tf.int64), tf.Variable(0, dtype=tf.int64)
+        experiment.plan(experiment.make_algorithm(env, *steps), 4)
+    with pytest.raises(errors.ConfigError, match="exclude each other"):
+        test_one_process.make_experiment(deterministic=True, overlap=True)
