@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import sys
 
 import setuptools
@@ -37,6 +38,11 @@ class BuildWithConfigs(build_py.build_py):
                     yield source, os.path.join(self.build_lib, "actor_learner", "gin_files", inside)
 
 
+def _version():
+    with open(os.path.join("actor_learner", "__init__.py"), encoding="utf-8") as file:
+        return re.search(r'^__version__ = "(.+)"', file.read(), re.MULTILINE)[1]
+
+
 # Any other Python is refused by pip itself, in one line, because of `python_requires`.
 if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
     sys.stderr.write(
@@ -46,7 +52,7 @@ if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
 
 setuptools.setup(
     name="actor-learner",
-    version="0.1.0",
+    version=_version(),
     description="Reinforcement learning split into actors, a Reverb replay and a learner",
     python_requires=">=3.9,<3.12",
     packages=setuptools.find_packages(include=["actor_learner", "actor_learner.*"]),

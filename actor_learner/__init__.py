@@ -7,6 +7,8 @@ and the command line can check a configuration before TensorFlow is loaded.
 import importlib
 from typing import Any
 
+__version__ = "0.2.0"
+
 _MODULES = {
     "triggers": "actor_learner.learning.triggers",
     "metrics": "actor_learner.acting.metrics",

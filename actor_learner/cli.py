@@ -1,4 +1,4 @@
-"""The command line: `actor-learner train | eval | check-env`.
+"""The command line: `actor-learner train | up | replay | actor | learner | eval | ...`.
 
 Nothing here imports TensorFlow before the configuration has been checked, so that a typo is
 reported in a second.
@@ -7,10 +7,19 @@ reported in a second.
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
 
 from actor_learner import errors
+from actor_learner.commands import params, up
+
+JOBS = {
+    "replay": "the replay server of a run of separate jobs",
+    "actor": "one of its actors (--index=N)",
+    "learner": "its learner",
+    "evaluator": "one of its evaluators; also: eval --run=RUN",
+}
 
 OK, FAILED, BAD_CONFIGURATION, SIGINT_EXIT = 0, 1, 2, 130
 
@@ -21,7 +30,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     0: done. 1: failed. 2: the configuration or the arguments are wrong. 130, 143: ended by Ctrl-C
     or SIGTERM, with everything saved.
     """
-    arguments = _parser().parse_args(sys.argv[1:] if argv is None else list(argv))
+    argv = sys.argv[1:] if argv is None else list(argv)
+    module = _job_module(argv)
+    if module is not None:
+        return importlib.import_module(module).run(argv[1:])
+    arguments = _parser().parse_args(argv)
     try:
         return arguments.command(arguments)
     except (errors.ConfigError, errors.MissingExtraError, errors.SpecMismatchError) as error:
@@ -32,6 +45,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
     except KeyboardInterrupt:
         return SIGINT_EXIT
+
+
+def _job_module(argv: Sequence[str]) -> str | None:
+    """The module of the job that the command line names; None if it names another command.
+
+    `eval RUN` rates the best policy of a run; `eval --run=RUN` joins a run as its evaluator.
+    """
+    name = argv[0] if argv else ""
+    if name == "eval":
+        joins = any(argument.split("=")[0] == "--run" for argument in argv[1:])
+        name = "evaluator" if joins else ""
+    return f"actor_learner.jobs.{name}" if name in JOBS else None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -48,6 +73,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     train.set_defaults(command=_train)
 
+    up.add_parser(commands)
+    for name, help_text in JOBS.items():
+        commands.add_parser(name, help=help_text)  # `main` takes these over; here for the help.
+
     evaluate = commands.add_parser("eval", help="evaluate the best policy of a run")
     evaluate.add_argument("run", help="run directory")
     evaluate.add_argument("--episodes", type=_positive, default=20)
@@ -59,6 +88,8 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("id", help="Gymnasium id, e.g. CartPole-v1 or my_module:MyEnv-v0")
     check.add_argument("--steps", type=_positive, default=1000)
     check.set_defaults(command=_check_environment)
+
+    params.add_parser(commands)
     return parser
 
 

@@ -2,39 +2,55 @@
 
 from actor_learner import experiment, parts
 from actor_learner.acting import actor
-from actor_learner.agents import c51, ddpg, dqn, sac, td3
-from actor_learner.environments import gymnasium, suite_gymnasium
+from actor_learner.agents import bc, c51, cql_sac, ddpg, dqn, impala, ppo, r2d2, sac, td3
+from actor_learner.environments import gymnasium, memory, suite_gymnasium
+from actor_learner.jobs import extra_jobs
 from actor_learner.learning import evaluation, learner, ppo_learner, triggers
 from actor_learner.parameters import reverb_variable_container
 from actor_learner.replay import (
     lane_replay,
     observers,
+    prioritized_replay,
     reverb_replay_buffer,
+    seeded_replay,
+    sequence_replay,
     server,
     tables,
+    unroll_queue,
     window_replay,
 )
 
 ROOMS = (
     actor,
+    bc,
     c51,
+    cql_sac,
     ddpg,
     dqn,
     evaluation,
     experiment,
+    extra_jobs,
     gymnasium,
+    impala,
     lane_replay,
     learner,
+    memory,
     observers,
     parts,
+    ppo,
     ppo_learner,
+    prioritized_replay,
+    r2d2,
     reverb_replay_buffer,
     reverb_variable_container,
     sac,
+    seeded_replay,
+    sequence_replay,
     server,
     suite_gymnasium,
     tables,
     td3,
     triggers,
+    unroll_queue,
     window_replay,
 )

@@ -35,3 +35,11 @@ class CheckpointError(ActorLearnerError):
 
 class TriggerError(ActorLearnerError):
     """A trigger raised; training stopped after a checkpoint was saved. The cause is chained."""
+
+
+class JobError(ActorLearnerError):
+    """A job failed, refused a command, or was started where another one already runs."""
+
+
+class JobTimeoutError(JobError, TimeoutError):
+    """A wait on a job ran past its deadline; the message says who did not answer."""

@@ -75,7 +75,14 @@ class Experiment:
       report_seconds: Seconds between lines of metrics.
       sample_timeout_seconds: How long the learner waits for a sample before it gives up.
       save_replay: Save the replay's contents with the final checkpoint, so that a resumed run
-        starts with them. Costs disk space of about the replay's size, and seconds per gigabyte.
+        starts with them. Costs disk space of about the replay's size, and seconds per gigabyte. As
+        separate jobs the replay server always saves its contents, when it is told to end.
+      replay_checkpoint_seconds: Separate jobs only: seconds between two savings of the replay's
+        contents, which survive the death of its server; 0 saves at the end only. Reading and
+        writing wait meanwhile.
+      publish_seconds: Separate jobs only: least seconds between two publications of the policy.
+      max_version_lag: Separate jobs only: actors wait for a newer policy when the learner is more
+        train steps than this ahead of theirs; None lets them act on.
     """
 
     def __init__(
@@ -100,6 +107,9 @@ class Experiment:
         report_seconds: float = 1.0,
         sample_timeout_seconds: float = 60.0,
         save_replay: bool = False,
+        replay_checkpoint_seconds: float = 300.0,
+        publish_seconds: float = 0.5,
+        max_version_lag: int | None = None,
     ) -> None:
         at_least = {
             "environment_steps": (environment_steps, 1),
@@ -111,6 +121,9 @@ class Experiment:
             "evaluation_episodes": (evaluation_episodes, 1),
             "evaluation_lanes": (evaluation_lanes, 1),
             "metrics_window": (metrics_window, 1),
+            "replay_checkpoint_seconds": (replay_checkpoint_seconds, 0),
+            "publish_seconds": (publish_seconds, 0),
+            "max_version_lag": (max_version_lag, 0),
         }
         for name, (value, least) in at_least.items():
             if value is not None and value < least:
@@ -155,6 +168,9 @@ class Experiment:
         self.report_seconds = report_seconds
         self.sample_timeout_seconds = sample_timeout_seconds
         self.save_replay = save_replay
+        self.replay_checkpoint_seconds = replay_checkpoint_seconds
+        self.publish_seconds = publish_seconds
+        self.max_version_lag = max_version_lag
 
     def make_environment(self, seed: int) -> py_environment.PyEnvironment:
         """The environment experience is collected in."""
@@ -176,29 +192,28 @@ class Experiment:
         env: py_environment.PyEnvironment,
         train_step: tf.Variable,
         environment_step: tf.Variable,
-        *,
-        actor_index: int = 0,
-        num_actors: int = 1,
     ) -> algorithm_lib.Algorithm:
-        """Builds the agent for an environment's specs.
+        """Builds the agent for an environment's specs and lanes.
 
         Args:
           env: The environment that its collect policy will act in.
           train_step: Counts train steps.
           environment_step: Counts environment steps, over all lanes.
-          actor_index: Which of the actors will use it.
-          num_actors: How many there are.
         """
         lanes = lanes_lib.as_lanes(env).num_lanes
-        world = algorithm_lib.World(
-            time_step_spec=tensor_spec.from_spec(env.time_step_spec()),
-            action_spec=tensor_spec.from_spec(env.action_spec()),
-            train_step=train_step,
-            environment_step=environment_step,
-            num_lanes=lanes,
-            first_lane=actor_index * lanes,
-            total_lanes=num_actors * lanes,
+        return self.make_algorithm_for(
+            algorithm_lib.World(
+                time_step_spec=tensor_spec.from_spec(env.time_step_spec()),
+                action_spec=tensor_spec.from_spec(env.action_spec()),
+                train_step=train_step,
+                environment_step=environment_step,
+                num_lanes=lanes,
+                total_lanes=lanes,
+            )
         )
+
+    def make_algorithm_for(self, world: algorithm_lib.World) -> algorithm_lib.Algorithm:
+        """Builds the agent for a world."""
         return algorithm_lib.as_algorithm(self.agent(world))
 
     def plan(self, algorithm: algorithm_lib.Algorithm, num_lanes: int) -> plan_lib.Plan:

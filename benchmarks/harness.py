@@ -19,7 +19,7 @@ class Row:
     Attributes:
       name: The benchmark.
       case: What was varied.
-      ours: Our median rate (or amount, where the benchmark says so).
+      ours: Our median rate; of `memory` bytes and of some of `end_to_end` seconds, less is better.
       peer: The peer's, None where it cannot do the case.
       limit: The rate of the bare work, without any system around it; None where there is none.
       spread: Largest over smallest of our repetitions.
@@ -92,13 +92,17 @@ def table(rows: list[Row]) -> str:
         "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     for line in rows:
-        ratio = "" if line.ratio_to_peer is None else f"{line.ratio_to_peer:,.1f} ×"
+        ratio = "" if line.ratio_to_peer is None else f"{_ratio(line.ratio_to_peer)} ×"
         share = "" if line.share_of_limit is None else f"{line.share_of_limit:.0%}"
         lines.append(
             f"| {line.name} | {line.case} | {_number(line.ours)} | {_number(line.peer)} | "
             f"{_number(line.limit)} | {ratio} | {share} | {line.spread:.2f} |"
         )
     return "\n".join(lines)
+
+
+def _ratio(value: float) -> str:
+    return f"{value:,.1f}" if value >= 1 else f"{value:.2g}"
 
 
 def _number(value: float | None) -> str:

@@ -12,6 +12,7 @@ from tf_agents.replay_buffers import reverb_replay_buffer as peer_buffer
 from tf_agents.replay_buffers import reverb_utils as peer_observers
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
+from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner.agents import algorithm, dqn, sac
 from actor_learner.replay import lane_replay, sample_stream, server
@@ -21,15 +22,40 @@ PEER_TABLE = "peer"
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How long to measure: `quick` only shows that everything runs."""
+    """How much to measure: `quick` only shows that everything runs.
+
+    Attributes:
+      seconds: Of one measurement of a rate.
+      repetitions: Measurements of each.
+      lanes: Numbers of lanes, for most benchmarks.
+      many_lanes: Numbers of lanes for the growth table.
+      replay_items: Items in the replay, for the growth table.
+      memory_bytes: What a server must grow by until its growth is believed.
+      seeds: Trainings per case of `end_to_end`, at most.
+      train_arguments: Given to those trainings.
+    """
 
     seconds: float = 1.5
     repetitions: int = 5
     lanes: tuple[int, ...] = (1, 8, 64, 256)
+    many_lanes: tuple[int, ...] = (1, 4, 16, 64, 256, 1024)
+    replay_items: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
+    memory_bytes: int = 32 << 20
+    seeds: int = 5
+    train_arguments: tuple[str, ...] = ()
 
     @classmethod
     def quick(cls) -> Settings:
-        return cls(seconds=0.1, repetitions=1, lanes=(1, 8))
+        return cls(
+            seconds=0.1,
+            repetitions=1,
+            lanes=(1, 8),
+            many_lanes=(1, 8),
+            replay_items=(100, 1_000),
+            memory_bytes=1 << 20,
+            seeds=1,
+            train_arguments=("--gin_param=Experiment.environment_steps = 600",),
+        )
 
 
 def cartpole_dqn() -> algorithm.Algorithm:
@@ -58,11 +84,30 @@ def pendulum_sac() -> algorithm.Algorithm:
     return built
 
 
+def step_spec(observation: tf.TensorSpec) -> trajectory_lib.Trajectory:
+    """Spec of one step with a choice of two actions, such as CartPole's."""
+    step = ts.time_step_spec(observation)
+    action = tensor_spec.BoundedTensorSpec([], tf.int64, 0, 1)
+    return trajectory_lib.Trajectory(
+        step.step_type, observation, action, (), step.step_type, step.reward, step.discount
+    )
+
+
+def vector_spec(size: int) -> trajectory_lib.Trajectory:
+    """A step whose observation is a vector; CartPole's has 4 numbers."""
+    return step_spec(tensor_spec.BoundedTensorSpec([size], tf.float32, -5, 5))
+
+
+def image_spec() -> trajectory_lib.Trajectory:
+    """A step whose observation is four stacked frames, as for Atari games."""
+    return step_spec(tensor_spec.BoundedTensorSpec([84, 84, 4], tf.uint8, 0, 255))
+
+
 class LaneStream:
     """An embedded server with a lane-batched table, and an observer that fills it."""
 
-    def __init__(self, data_spec, num_lanes: int, capacity: int = 200_000) -> None:
-        self.replay = lane_replay.LaneReplay(capacity)
+    def __init__(self, data_spec, num_lanes: int, capacity: int = 200_000, **options) -> None:
+        self.replay = lane_replay.LaneReplay(capacity, **options)
         self.experience = sample_stream.Experience(data_spec, num_lanes, 1, 0.99)
         self.server = server.ReplayServer(self.replay.tables(self.experience))
         self.observer = self.replay.observer(self.experience, self.server.client())
@@ -85,17 +130,7 @@ class PeerStream:
 
     def __init__(self, data_spec, capacity: int = 200_000) -> None:
         self.data_spec = data_spec
-        self.server = reverb.Server(
-            [
-                reverb.Table(
-                    PEER_TABLE,
-                    max_size=capacity,
-                    sampler=reverb.selectors.Uniform(),
-                    remover=reverb.selectors.Fifo(),
-                    rate_limiter=reverb.rate_limiters.MinSize(1),
-                )
-            ]
-        )
+        self.server = reverb.Server([peer_table(capacity)])
         self.buffer = peer_buffer.ReverbReplayBuffer(
             data_spec, sequence_length=2, table_name=PEER_TABLE, local_server=self.server
         )
@@ -117,6 +152,17 @@ class PeerStream:
         self.server.stop()
 
 
+def peer_table(capacity: int) -> reverb.Table:
+    """The table that TF-Agents' examples use."""
+    return reverb.Table(
+        PEER_TABLE,
+        max_size=capacity,
+        sampler=reverb.selectors.Uniform(),
+        remover=reverb.selectors.Fifo(),
+        rate_limiter=reverb.rate_limiters.MinSize(1),
+    )
+
+
 def random_step(data_spec, num_lanes: int, seed: int):
     """One step of all lanes in the middle of an episode, with random numbers in it."""
     generator = np.random.default_rng(seed)
@@ -126,7 +172,7 @@ def random_step(data_spec, num_lanes: int, seed: int):
         if spec.dtype.is_floating:
             return generator.normal(size=shape).astype(spec.dtype.as_numpy_dtype)
         high = 256 if spec.dtype == tf.uint8 else 2
-        return generator.integers(0, high, size=shape).astype(spec.dtype.as_numpy_dtype)
+        return generator.integers(0, high, size=shape, dtype=spec.dtype.as_numpy_dtype)
 
     step = tf.nest.map_structure(leaf, data_spec)
     middle = np.ones(num_lanes, np.int32)

@@ -2,11 +2,71 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
+from tf_agents.agents import tf_agent
 from tf_agents.agents.categorical_dqn import categorical_dqn_agent
+from tf_agents.agents.dqn import dqn_agent
+from tf_agents.trajectories import trajectory as trajectory_lib
+from tf_agents.utils import common
 
 from actor_learner import configurable, errors
-from actor_learner.agents import algorithm, networks, schedules
+from actor_learner.agents import algorithm, networks, schedules, td_errors
+
+
+class WeightedC51(categorical_dqn_agent.CategoricalDqnAgent):
+    """C51 that applies weights to its items and returns their errors; TF-Agents' does neither.
+
+    The error of an item is the divergence of the predicted distribution from its target, which is
+    what C51 minimises. Unlike the difference of the means it is 0 only when nothing is left to
+    learn, and falls even where returns are random.
+    """
+
+    def _loss(
+        self,
+        experience: Any,
+        td_errors_loss_fn: Any = None,
+        gamma: float = 1.0,
+        reward_scale_factor: float = 1.0,
+        weights: tf.Tensor | None = None,
+        training: bool = False,
+    ) -> tf_agent.LossInfo:
+        del td_errors_loss_fn  # The cross-entropy, always.
+        time_steps, policy_steps, next_time_steps = trajectory_lib.experience_to_transitions(
+            experience, squeeze_time_dim=True
+        )
+        logits, _ = self._q_network(
+            time_steps.observation, step_type=time_steps.step_type, training=training
+        )
+        action = tf.cast(tf.nest.flatten(policy_steps.action)[0], tf.int32)
+        logits = tf.gather(logits, action, batch_dims=1)  # [batch, atoms]
+        reward = reward_scale_factor * next_time_steps.reward[:, tf.newaxis]
+        discount = gamma * next_time_steps.discount[:, tf.newaxis]
+        target = tf.stop_gradient(
+            categorical_dqn_agent.project_distribution(
+                reward + discount * self._support,
+                self._next_q_distribution(next_time_steps),
+                self._support,
+            )
+        )
+        per_item = tf.nn.softmax_cross_entropy_with_logits(labels=target, logits=logits)
+        losses = common.aggregate_losses(
+            per_example_loss=per_item,
+            sample_weight=weights,
+            regularization_loss=self._q_network.losses,
+        )
+        common.summarize_scalar_dict(
+            {"critic_loss": losses.weighted, "total_loss": losses.total_loss},
+            step=self.train_step_counter,
+            name_scope="Losses/",
+        )
+        entropy = -tf.reduce_sum(tf.math.xlogy(target, target), axis=-1)
+        # Rounding may leave a divergence just below 0.
+        divergence = tf.maximum(tf.stop_gradient(per_item) - entropy, 0.0)
+        return tf_agent.LossInfo(
+            losses.total_loss, dqn_agent.DqnLossInfo(td_loss=per_item, td_error=divergence)
+        )
 
 
 @configurable.register
@@ -55,7 +115,7 @@ def c51(
     epsilon = schedules.linear(
         world.environment_step, epsilon_start, epsilon_end, epsilon_decay_steps
     )
-    agent = categorical_dqn_agent.CategoricalDqnAgent(
+    agent = WeightedC51(
         world.time_step_spec,
         world.action_spec,
         categorical_q_network=networks.categorical_q_net(
@@ -73,4 +133,10 @@ def c51(
         train_step_counter=world.train_step,
     )
     schedules.track(agent.collect_policy, world.environment_step)
-    return algorithm.Algorithm(agent, n_step=n_step, gamma=gamma, epsilon=epsilon)
+    return algorithm.Algorithm(
+        agent,
+        n_step=n_step,
+        gamma=gamma,
+        epsilon=epsilon,
+        priorities=td_errors.absolute_td_errors,
+    )

@@ -6,13 +6,14 @@ from typing import Any
 
 import tensorflow as tf
 from tf_agents.agents.ddpg import ddpg_agent
+from tf_agents.trajectories import time_step as ts
 
 from actor_learner import configurable
-from actor_learner.agents import algorithm, exploration, networks
+from actor_learner.agents import algorithm, exploration, networks, td_errors
 
 
-class DdpgWithLaneNoise(ddpg_agent.DdpgAgent):
-    """DDPG whose collect policy disturbs each lane on its own."""
+class DdpgWithLaneNoise(td_errors.WithTdErrors, ddpg_agent.DdpgAgent):
+    """DDPG whose collect policy disturbs each lane on its own, and that returns TD errors."""
 
     def __init__(
         self, *args: Any, noise_stddev: float, noise_damping: float, **kwargs: Any
@@ -25,6 +26,16 @@ class DdpgWithLaneNoise(ddpg_agent.DdpgAgent):
     @property
     def collect_policy(self) -> exploration.OrnsteinUhlenbeckPolicy:
         return self._lane_collect_policy
+
+    def actor_loss(
+        self, time_steps: ts.TimeStep, weights: tf.Tensor | None = None, training: bool = False
+    ) -> tf.Tensor:
+        if weights is not None:
+            # The base class multiplies losses [batch, actions] by them: without the dimension that
+            # is added here, each item would be weighted by all the weights.
+            leaf = tf.nest.flatten(self.action_spec)[0]
+            weights = tf.reshape(weights, [-1] + [1] * leaf.shape.rank)
+        return super().actor_loss(time_steps, weights=weights, training=training)
 
 
 @configurable.register
@@ -83,4 +94,6 @@ def ddpg(
         gradient_clipping=gradient_clipping,
         train_step_counter=world.train_step,
     )
-    return algorithm.Algorithm(agent, n_step=n_step, gamma=gamma)
+    return algorithm.Algorithm(
+        agent, n_step=n_step, gamma=gamma, priorities=td_errors.absolute_td_errors
+    )

@@ -7,7 +7,7 @@ from tf_agents.agents.dqn import dqn_agent
 from tf_agents.utils import common
 
 from actor_learner import configurable
-from actor_learner.agents import algorithm, networks, schedules
+from actor_learner.agents import algorithm, networks, schedules, td_errors
 
 
 @configurable.register
@@ -68,4 +68,10 @@ def dqn(
         train_step_counter=world.train_step,
     )
     schedules.track(agent.collect_policy, world.environment_step)
-    return algorithm.Algorithm(agent, n_step=n_step, gamma=gamma, epsilon=epsilon)
+    return algorithm.Algorithm(
+        agent,
+        n_step=n_step,
+        gamma=gamma,
+        epsilon=epsilon,
+        priorities=td_errors.absolute_td_errors,
+    )

@@ -8,7 +8,11 @@ import tensorflow as tf
 from tf_agents.agents.sac import sac_agent
 
 from actor_learner import configurable, errors
-from actor_learner.agents import algorithm, networks
+from actor_learner.agents import algorithm, networks, td_errors
+
+
+class SacWithTdErrors(td_errors.WithTdErrors, sac_agent.SacAgent):
+    """SAC that says how far each item was off, over both critics."""
 
 
 @configurable.register
@@ -53,7 +57,7 @@ def sac(
         raise errors.ConfigError(f"sac.initial_alpha must be above 0, got {initial_alpha}")
     if target_entropy is None:
         target_entropy = -float(leaf.shape.num_elements())
-    agent = sac_agent.SacAgent(
+    agent = SacWithTdErrors(
         world.time_step_spec,
         world.action_spec,
         critic_network=networks.Critic(
@@ -75,4 +79,6 @@ def sac(
         gradient_clipping=gradient_clipping,
         train_step_counter=world.train_step,
     )
-    return algorithm.Algorithm(agent, n_step=n_step, gamma=gamma)
+    return algorithm.Algorithm(
+        agent, n_step=n_step, gamma=gamma, priorities=td_errors.absolute_td_errors
+    )

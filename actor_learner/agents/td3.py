@@ -8,11 +8,11 @@ import tensorflow as tf
 from tf_agents.agents.td3 import td3_agent
 
 from actor_learner import configurable
-from actor_learner.agents import algorithm, exploration, networks
+from actor_learner.agents import algorithm, exploration, networks, td_errors
 
 
-class Td3WithLaneNoise(td3_agent.Td3Agent):
-    """TD3 whose collect policy disturbs each lane on its own."""
+class Td3WithLaneNoise(td_errors.WithTdErrors, td3_agent.Td3Agent):
+    """TD3 whose collect policy disturbs each lane on its own, and that returns TD errors."""
 
     def __init__(self, *args: Any, collect_noise: float, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -85,4 +85,6 @@ def td3(
         gradient_clipping=gradient_clipping,
         train_step_counter=world.train_step,
     )
-    return algorithm.Algorithm(agent, n_step=n_step, gamma=gamma)
+    return algorithm.Algorithm(
+        agent, n_step=n_step, gamma=gamma, priorities=td_errors.absolute_td_errors
+    )

@@ -9,7 +9,7 @@ import sys
 from typing import Any, TextIO
 
 from actor_learner import run_directory
-from actor_learner.reporting import console, csv_file, curve, jsonl, logger, summary, tensorboard
+from actor_learner.reporting import console, curve, jsonl, logger, metric_files, summary
 
 
 class Report:
@@ -31,15 +31,7 @@ class Report:
         """Begins to show and write; rows past the restored checkpoint are dropped."""
         run_dir = self._run_dir
         self._training = training
-        jsonl.truncate_after(run_dir.metrics_jsonl, training.environment_step)
-        csv_file.truncate_after(run_dir.metrics_csv, training.environment_step)
-        self._loggers = logger.Loggers(
-            [
-                jsonl.JsonlLogger(run_dir.metrics_jsonl),
-                csv_file.CsvLogger(run_dir.metrics_csv),
-                tensorboard.TensorBoardLogger(str(run_dir.tensorboard)),
-            ]
-        )
+        self._loggers = metric_files.open_metric_files(run_dir, training.environment_step)
         self._view = console.make_view(
             terminal,
             training.experiment.environment_steps,

@@ -124,7 +124,7 @@ class Receiver:
                 return messages
 
     def close(self) -> None:
-        """Takes no more messages. The thread, which may be waiting for one, ends with the process."""
+        """Takes no more messages. The thread may be waiting for one, and ends with the process."""
         self._stopping.set()
 
     def _run(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import shutil
 import threading
 from typing import Any, Callable
 
@@ -25,7 +24,7 @@ from actor_learner.jobs import (
     rating,
     trainer,
 )
-from actor_learner.learning import evaluation, learner, triggers
+from actor_learner.learning import evaluation, policy_export, triggers
 from actor_learner.replay import server
 
 COMPLETED, TARGET_REACHED = "completed", "target reached"
@@ -164,17 +163,9 @@ class OneProcess:
 
     def export_policies(self) -> None:
         """Writes SavedModels of the policy, collect policy and greedy policy as they are now."""
-        for name in (
-            learner.RAW_POLICY_SAVED_MODEL_DIR,
-            learner.COLLECT_POLICY_SAVED_MODEL_DIR,
-            learner.GREEDY_POLICY_SAVED_MODEL_DIR,
-        ):
-            # Of an earlier process of this run; the trigger leaves finished exports as they are.
-            shutil.rmtree(self._run.policies / name, ignore_errors=True)
-        export = triggers.PolicySavedModelTrigger(
-            str(self._run.policies), self._algorithm.agent, self._train_step, interval=1
+        policy_export.export_policies(
+            str(self._run.policies), self._algorithm.agent, self._train_step
         )
-        export(self.train_step, force_trigger=True)
 
     def _build(self, seed: int) -> None:
         experiment, run = self._experiment, self._run

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable, NamedTuple
 
 import numpy as np
@@ -22,6 +22,9 @@ from actor_learner.parameters import reverb_variable_container as container_lib
 
 VARIABLES_TABLE = container_lib.DEFAULT_TABLE
 ANNOUNCEMENTS_TABLE = "announcements"
+
+MOST_ACTORS = 1_024
+"""Actors beyond this number may run a little further ahead of the learner than the others."""
 
 _RUN_ID_BYTES = 32
 _PAUSE_SECONDS = 1.0
@@ -36,6 +39,8 @@ class Announcement(NamedTuple):
       version: The version that can be pulled.
       environment_step: Environment steps that the learner knows of, over all actors.
       steps_allowed: Environment steps by which actors are to wait for the learner.
+      counted: By actor, how many of the steps that its process has reported are part of
+        `environment_step`. Missing actors have reported none.
       done: Training is complete, and `version` the final one.
       time: When this was said, in seconds since the epoch, by the learner's clock.
     """
@@ -47,6 +52,7 @@ class Announcement(NamedTuple):
     steps_allowed: int
     done: bool
     time: float
+    counted: Mapping[int, int]
 
 
 def publication_tables(variables: Sequence[tf.Variable]) -> list[reverb.Table]:
@@ -336,7 +342,7 @@ class Follower:
             self._changed.notify_all()
 
 
-_NOTHING = Announcement("0" * _RUN_ID_BYTES, 0, -1, 0, 0, False, 0.0)
+_NOTHING = Announcement("0" * _RUN_ID_BYTES, 0, -1, 0, 0, False, 0.0, {})
 
 
 def _nest(variables: Sequence[Any], version: int) -> dict[str, Any]:
@@ -354,8 +360,13 @@ def _encode(announcement: Announcement) -> dict[str, tf.Tensor]:
         announcement.steps_allowed,
         int(announcement.done),
     ]
+    counted = np.zeros(MOST_ACTORS, np.int64)
+    for actor, steps in announcement.counted.items():
+        if actor < MOST_ACTORS:
+            counted[actor] = steps
     run_id = np.frombuffer(announcement.run_id.encode().ljust(_RUN_ID_BYTES), np.uint8)
     return {
+        "counted": tf.constant(counted),
         "numbers": tf.constant(numbers, tf.int64),
         "run_id": tf.constant(run_id[:_RUN_ID_BYTES]),
         "time": tf.constant(announcement.time, tf.float64),
@@ -364,6 +375,7 @@ def _encode(announcement: Announcement) -> dict[str, tf.Tensor]:
 
 def _decode(pulled: dict[str, tf.Tensor]) -> Announcement:
     train_step, version, environment_step, steps_allowed, done = pulled["numbers"].numpy().tolist()
+    counted = pulled["counted"].numpy()
     return Announcement(
         pulled["run_id"].numpy().tobytes().decode().rstrip(),
         train_step,
@@ -372,4 +384,5 @@ def _decode(pulled: dict[str, tf.Tensor]) -> Announcement:
         steps_allowed,
         bool(done),
         float(pulled["time"].numpy()),
+        {actor: int(counted[actor]) for actor in np.flatnonzero(counted).tolist()},
     )

@@ -8,19 +8,28 @@ import reverb
 import tensorflow as tf
 
 from actor_learner import configurable, errors
-from actor_learner.replay import datasets, lane_observer, rows, sample_stream, tables
+from actor_learner.replay import block_observer, blocks, datasets, sample_stream, tables
 
 TABLE = "experience"
+
+_FEWEST_ITEMS = 64
+"""Items that a full table holds at least, if their size is chosen here."""
 
 
 @configurable.register
 class LaneReplay(sample_stream.SampleStream):
-    """One item per batched step holds the transitions of all lanes.
+    """An item holds the transitions of all lanes, of one batched step or of a few.
 
     Args:
-      capacity: Transitions kept; the oldest leave first. Memory is about this many times the size
-        of one step.
+      capacity: Transitions kept; the oldest leave first. Memory is at most 1.3 times as many times
+        the size of one step.
       table: Builds the table: `@uniform_table`, or another whose items all weigh the same.
+      rows_per_item: Batched steps whose transitions form one item, and which reach the table
+        together. None chooses as many as make 4 kB: several for few lanes and small observations,
+        one for images. More need less memory and are read faster; 1 stores each step at once.
+      frame_stack: Frames that an observation is made of, if the environment stacks the latest ones
+        (`FrameStackObservation`) along the first or the last dimension. Each frame is then stored
+        once, instead of that many times; observations that are no such stack are refused.
       max_in_flight_items: Items an actor may have unconfirmed before it waits.
       shuffle_items: Items mixed before batches are cut; None chooses by batch size and lanes.
       prefetch: Batches kept ready for the learner; more are older when used.
@@ -31,25 +40,48 @@ class LaneReplay(sample_stream.SampleStream):
         capacity: int = 100_000,
         *,
         table: Callable[..., reverb.Table] = tables.uniform_table,
+        rows_per_item: int | None = None,
+        frame_stack: int | None = None,
         max_in_flight_items: int = 50,
         shuffle_items: int | None = None,
         prefetch: int = 4,
     ) -> None:
         if capacity < 1:
             raise errors.ConfigError(f"LaneReplay.capacity must be at least 1, got {capacity}")
+        if rows_per_item is not None and rows_per_item < 1:
+            raise errors.ConfigError(
+                f"LaneReplay.rows_per_item must be at least 1, or None, got {rows_per_item}"
+            )
         self._capacity = capacity
+        self._rows_per_item = rows_per_item
+        self._frame_stack = frame_stack
         self._table = table
         self._max_in_flight_items = max_in_flight_items
         self._shuffle_items = shuffle_items
         self._prefetch = prefetch
 
+    def layout(self, experience: sample_stream.Experience) -> blocks.BlockLayout:
+        """How the items look that actors write and the learner reads."""
+        size = self._rows_per_item
+        if size is None:
+            size = blocks.rows_per_item(experience.data_spec, experience.num_lanes)
+            # Small replays get small items: what is kept is counted in whole items.
+            size = min(size, max(1, self._capacity // (_FEWEST_ITEMS * experience.num_lanes)))
+        return blocks.BlockLayout(
+            experience.data_spec,
+            experience.num_lanes,
+            n_step=experience.n_step,
+            rows_per_item=size,
+            frame_stack=self._frame_stack,
+        )
+
     def tables(self, experience: sample_stream.Experience) -> list[reverb.Table]:
-        layout = rows.RowLayout(experience.data_spec, experience.num_lanes)
+        layout = self.layout(experience)
         return [
             self._table(
                 name=TABLE,
-                max_size=max(1, self._capacity // experience.num_lanes),
-                signature=layout.signature(experience.n_step + 1),
+                max_size=max(1, self._capacity // (layout.rows_per_item * layout.num_lanes)),
+                signature=layout.signature(),
             )
         ]
 
@@ -58,13 +90,11 @@ class LaneReplay(sample_stream.SampleStream):
         experience: sample_stream.Experience,
         client: reverb.Client,
         version: Callable[[], int] | None = None,
-    ) -> lane_observer.LaneObserver:
-        return lane_observer.LaneObserver(
+    ) -> block_observer.BlockObserver:
+        return block_observer.BlockObserver(
             client,
             TABLE,
-            experience.data_spec,
-            experience.num_lanes,
-            window=experience.n_step + 1,
+            self.layout(experience),
             max_in_flight_items=self._max_in_flight_items,
             version=version,
         )
@@ -79,10 +109,8 @@ class LaneReplay(sample_stream.SampleStream):
         return datasets.lane_transitions(
             server_address,
             TABLE,
-            experience.data_spec,
-            experience.num_lanes,
+            self.layout(experience),
             batch_size,
-            n_step=experience.n_step,
             gamma=experience.gamma,
             shuffle_items=self._shuffle_items,
             prefetch=self._prefetch,
@@ -90,4 +118,4 @@ class LaneReplay(sample_stream.SampleStream):
         )
 
     def num_transitions(self, experience: sample_stream.Experience, num_items: int) -> int:
-        return num_items * experience.num_lanes
+        return num_items * self.layout(experience).rows_per_item * experience.num_lanes

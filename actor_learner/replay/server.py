@@ -329,6 +329,15 @@ def _check_tables(tables: Sequence[reverb.Table]) -> None:
         raise errors.ConfigError(f"ReplayServer.tables has several tables named {doubled}")
 
 
+def port_is_free(port: int) -> bool:
+    """Whether a server could listen on the port."""
+    try:
+        _require_free_port(port)
+    except errors.ReplayError:
+        return False
+    return True
+
+
 def _require_free_port(port: int) -> None:
     """Two Reverb servers on one port both start, and the kernel deals connections to either."""
     if not 0 < port < 65536:

@@ -25,9 +25,9 @@ class WindowReplay(sample_stream.SampleStream):
     """Each window of `n_step + 1` steps of one lane is one item, with a key and a priority.
 
     Slower than `LaneReplay` by the number of lanes; use it where single transitions must be
-    addressed, or be sampled newest first (`@lifo_table`). The one-process runner refuses
-    `@prioritized_table`, whose priorities nothing there updates, and `@queue_table`, at which one
-    thread would wait for itself.
+    addressed, or be sampled newest first (`@lifo_table`). It refuses `@prioritized_table`, whose
+    priorities nothing would update: there is `PrioritizedReplay`. At `@queue_table` one thread that
+    collects and learns by turns would wait for itself.
 
     Args:
       capacity: Items, and so transitions, kept.
@@ -53,7 +53,13 @@ class WindowReplay(sample_stream.SampleStream):
 
     def tables(self, experience: sample_stream.Experience) -> list[reverb.Table]:
         signature = signatures.window_signature(experience.data_spec, experience.n_step + 1)
-        return [self._table(name=TABLE, max_size=self._capacity, signature=signature)]
+        table = self._table(name=TABLE, max_size=self._capacity, signature=signature)
+        if table.info.sampler_options.HasField("prioritized"):
+            raise errors.ConfigError(
+                "WindowReplay.table samples by priority, but nothing updates priorities there: use "
+                "Experiment.replay = @PrioritizedReplay()"
+            )
+        return [table]
 
     def observer(
         self,

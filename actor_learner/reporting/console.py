@@ -44,13 +44,14 @@ def make_view(
     takes Unicode; without colours where NO_COLOR is set and not empty. Plain lines otherwise.
     `best` is the row of the best evaluation so far, when a run is resumed.
     """
-    if not _can_draw(stream, environ):
+    if not can_draw(stream, environ):
         return PlainView(stream, total_environment_steps, title, best=best)
     color = not environ.get("NO_COLOR")
     return RichView(stream, total_environment_steps, title, best=best, color=color)
 
 
-def _can_draw(stream: TextIO, environ: Mapping[str, str]) -> bool:
+def can_draw(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether `stream` is a terminal that can move its cursor and takes Unicode."""
     encoding = (getattr(stream, "encoding", None) or "").lower()
     return (
         stream.isatty()

@@ -42,7 +42,7 @@ class RichView:
         self._progress = progress.Progress(total_environment_steps, best=best)
         self._clock = clock
         self._written_at: float | None = None
-        self._console = _console_on(stream, color=color)
+        self._console = console_on(stream, color=color)
         self._live = rich.live.Live(
             get_renderable=self._picture,
             console=self._console,
@@ -152,7 +152,8 @@ def _width_of(halves: list[list[tuple[str, str]]]) -> int:
     return width
 
 
-def _console_on(stream: TextIO, *, color: bool) -> rich.console.Console:
+def console_on(stream: TextIO, *, color: bool) -> rich.console.Console:
+    """A console of rich's that writes to `stream`, a terminal, and takes text as it is."""
     import rich.console
 
     class StreamConsole(rich.console.Console):

@@ -116,6 +116,38 @@ def test_a_long_poll_keeps_beating_is_visible_and_answers_pings_but_no_commands(
     finish(running)
 
 
+def test_one_that_takes_no_commands_keeps_them_from_nobody_else(space, commander):
+    everyone = [
+        toy_workers.Running(toy_workers.Puppet(), "actor", index, space=space) for index in (0, 1)
+    ]
+    commander.wait_for(states.RUNNING, ["actor-0", "actor-1"], timeout=DEADLINE)
+    stuck = memory.MemoryRegistry(space)
+    # As a worker looks whose process was stopped: alive, and its box full.
+    status = stuck.get(names.status("run", "actor", 0)).replace('"index": 0', '"index": 2')
+    stuck.add(names.status("run", "actor", 2), status)
+    stuck.add(names.heartbeat("run", "actor", 2), "{}")
+    stuck.add(names.command("run", "actor", 2), "an earlier command")
+    with pytest.raises(errors.JobTimeoutError, match="not answered within 2 s by actor-2 of"):
+        commander.send("pause", timeout=2.0)
+    found = {status.name: status.state for status in commander.workers()}
+    assert found == {"actor-0": "paused", "actor-1": "paused", "actor-2": "running"}
+    stuck.clear_subtree(names.place("run", "actor", 2))
+    commander.send("exit")
+    for running in everyone:
+        running.join()
+
+
+def test_what_is_no_command_is_ignored(space, commander):
+    running = toy_workers.Running(toy_workers.Puppet(), space=space)
+    commander.wait_for(states.RUNNING, ["actor-0"], timeout=DEADLINE)
+    box = names.command("run", "actor", 0)
+    other = memory.MemoryRegistry(space)
+    other.add(box, "rubbish")
+    wait_until(lambda: box not in other.find_subtree("run"))
+    assert commander.send("ping")["actor-0"].state == states.RUNNING
+    finish(running)
+
+
 def test_exit_reaches_a_long_poll_that_looks_for_it(space, commander):
     puppet = toy_workers.Puppet()
     began = threading.Event()

@@ -48,10 +48,10 @@ class Puppet(worker.Worker):
 class Running:
     """A worker living in a thread, as a job of its own registry object."""
 
-    def __init__(self, made, kind="actor", index=0, *, space, **options):
+    def __init__(self, made, kind="actor", index=0, *, space=None, names=None, **options):
         self.worker = made
         settings = {"heartbeat_seconds": 0.05, "lost_after_seconds": 30.0, **options}
-        self.job = job.Job(kind, index, "run", memory.MemoryRegistry(space), **settings)
+        self.job = job.Job(kind, index, "run", names or memory.MemoryRegistry(space), **settings)
         self.error = None
         self.state = None
         self.thread = threading.Thread(target=self._live, daemon=True)

@@ -1,6 +1,8 @@
 """The lane-batched stream, from actor through a real Reverb server to batches."""
 
 import collections
+import dataclasses
+import pathlib
 
 import numpy as np
 import pytest
@@ -12,7 +14,14 @@ from tf_agents.trajectories import trajectory as trajectory_lib
 from actor_learner import errors
 from actor_learner.acting import actor
 from actor_learner.environments import gymnasium as gymnasium_environment
-from actor_learner.replay import lane_observer, lane_replay, sample_stream, server, window_replay
+from actor_learner.replay import (
+    block_observer,
+    lane_observer,
+    lane_replay,
+    sample_stream,
+    server,
+    window_replay,
+)
 from tests import counting_environment
 
 FIRST, MID, LAST = 0, 1, 2
@@ -21,7 +30,7 @@ FIRST, MID, LAST = 0, 1, 2
 class Stream:
     """An actor in counting environments, writing through a stream into a server."""
 
-    def __init__(self, replay, lanes, n_step=1, gamma=0.9, **env_kwargs):
+    def __init__(self, replay, lanes, n_step=1, gamma=0.9, checkpoint_dir=None, **env_kwargs):
         self.env = gymnasium_environment.GymnasiumEnvironment(
             counting_environment.ENV_ID, lanes, vectorization="sync", make_kwargs=env_kwargs
         )
@@ -37,13 +46,15 @@ class Stream:
         )
         self.replay = replay
         self.experience = sample_stream.Experience(data_spec, lanes, n_step, gamma)
-        self.server = server.ReplayServer(replay.tables(self.experience))
+        self.server = server.ReplayServer(
+            replay.tables(self.experience), checkpoint_dir=checkpoint_dir
+        )
         self.version = 0
         self.observer = replay.observer(
             self.experience, self.server.client(), version=lambda: self.version
         )
 
-    def collect(self, steps):
+    def collect(self, steps, complete=True):
         policy = random_py_policy.RandomPyPolicy(
             self.env.time_step_spec(), self.env.action_spec(), seed=0
         )
@@ -56,6 +67,8 @@ class Stream:
         )
         collector.run()
         self.observer.flush()
+        if complete and isinstance(self.observer, block_observer.BlockObserver):
+            self.observer.reset()  # Writes rows that would wait for more of them.
 
     def batches(self, batch_size, count):
         dataset = self.replay.dataset(self.experience, self.server.address, batch_size, 10.0)
@@ -180,7 +193,7 @@ def test_n_step_returns_stop_at_the_end_of_the_episode(make_stream, kind):
 
 def test_an_environment_reset_from_outside_makes_no_transition(make_stream):
     stream = make_stream(lane_replay.LaneReplay(1000), 2, episode_lengths=(10,))
-    stream.collect(2 * 4)
+    stream.collect(2 * 4, complete=False)
     stream.collect(2 * 4)  # A second actor on the same environment and observer resets it.
     found = {t[:2] for t in transitions(stream.batches(batch_size=8, count=40))}
     assert found <= {(episode, step) for episode in (0, 1) for step in range(4)}
@@ -197,24 +210,72 @@ def test_capacity_is_counted_in_transitions(make_stream):
     assert stream.replay.num_transitions(stream.experience, state.size) == 40
 
 
-def test_an_observation_is_stored_once_although_windows_overlap(make_stream):
-    stream = make_stream(lane_replay.LaneReplay(100_000), 64, episode_lengths=(50,))
-    stream.collect(64 * 200)
-    sample = next(stream.server.client().sample("experience", 1, emit_timesteps=False))
-    window_bytes = sum(np.asarray(leaf).nbytes for leaf in sample.data)
-    row_bytes = stream.observer.layout.record_bytes * 64
-    assert row_bytes * 2 <= window_bytes < row_bytes * 2.1
+@pytest.mark.parametrize("lanes", [1, 64])
+def test_the_server_holds_little_more_than_the_steps_themselves(make_stream, tmp_path, lanes):
+    stream = make_stream(lane_replay.LaneReplay(100_000), lanes, checkpoint_dir=str(tmp_path))
+    random = np.random.default_rng(0)
+    steps = 8_192
+    for _ in range(steps // lanes):
+        stream.observer(
+            trajectory_lib.Trajectory(
+                np.ones(lanes, np.int32),
+                random.normal(size=(lanes, 2)).astype(np.float32),
+                random.integers(0, 2, lanes),
+                (),
+                np.ones(lanes, np.int32),
+                random.normal(size=lanes).astype(np.float32),
+                np.ones(lanes, np.float32),
+            )
+        )
+    stream.observer.reset()
+    path = pathlib.Path(stream.server.checkpoint())
+    stored = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    # Everything the server needs to know: chunks, items and tables. Twelve bytes of a step are
+    # random here, out of 36; were observations kept twice, there would be 20.
+    assert 12 * steps < stored < 1.5 * 12 * steps
+
+
+def test_few_lanes_share_an_item_among_several_steps(make_stream):
+    stream = make_stream(lane_replay.LaneReplay(100_000), 1)
+    layout = stream.replay.layout(stream.experience)
+    assert layout.rows_per_item == -(-4096 // 32)  # Two floats, an action, types, reward, discount.
+    assert stream.replay.num_transitions(stream.experience, 3) == 3 * 128
+    stream = make_stream(lane_replay.LaneReplay(1_000), 1)
+    assert stream.replay.layout(stream.experience).rows_per_item == 1_000 // 64
+    stream = make_stream(lane_replay.LaneReplay(100_000, rows_per_item=1), 1)
+    assert stream.replay.layout(stream.experience).rows_per_item == 1
+
+
+def test_the_first_flush_makes_what_there_is_available(make_stream):
+    stream = make_stream(lane_replay.LaneReplay(100_000), 1, episode_lengths=(50,))
+    stream.collect(5, complete=False)
+    found = {t[:2] for t in transitions(stream.batches(batch_size=2, count=20))}
+    assert found == {(0, step) for step in range(4)}
 
 
 def test_a_table_for_other_data_is_refused_before_anything_is_written(make_stream):
     stream = make_stream(lane_replay.LaneReplay(1000), 2)
+    client = stream.server.client()
     spec = stream.experience.data_spec._replace(
         observation=tensor_spec.BoundedTensorSpec([5], tf.float32, 0, 1)
     )
+    layout = stream.replay.layout(dataclasses.replace(stream.experience, data_spec=spec))
     with pytest.raises(errors.SpecMismatchError, match="holds other data"):
-        lane_observer.LaneObserver(stream.server.client(), "experience", spec, 2)
+        block_observer.BlockObserver(client, "experience", layout)
+    with pytest.raises(errors.SpecMismatchError, match="holds other data"):
+        lane_observer.LaneObserver(client, "experience", stream.experience.data_spec, 2)
     with pytest.raises(errors.ReplayError, match="no table 'elsewhere'; it has 'experience'"):
-        lane_observer.LaneObserver(stream.server.client(), "elsewhere", spec, 2)
+        block_observer.BlockObserver(client, "elsewhere", layout)
+
+
+def test_wrong_options_are_refused(make_stream):
+    with pytest.raises(errors.ConfigError, match="rows_per_item must be at least 1"):
+        lane_replay.LaneReplay(rows_per_item=0)
+    experience = make_stream(lane_replay.LaneReplay(), 2).experience
+    with pytest.raises(errors.ConfigError, match="'observation' \\(2,\\)"):
+        lane_replay.LaneReplay(frame_stack=2).tables(experience)
+    with pytest.raises(errors.ConfigError, match="at least 2 frames"):
+        lane_replay.LaneReplay(frame_stack=1).tables(experience)
 
 
 def test_a_step_that_breaks_its_spec_is_refused_naming_the_field(make_stream):

@@ -1,0 +1,89 @@
+"""Behavioural cloning: imitates the actions of recorded experience."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from tf_agents.agents import tf_agent
+from tf_agents.agents.behavioral_cloning import behavioral_cloning_agent
+from tf_agents.trajectories import trajectory as trajectory_lib
+
+from actor_learner import configurable
+from actor_learner.agents import algorithm, networks
+
+
+class CloningAgent(behavioral_cloning_agent.BehavioralCloningAgent):
+    """Clones the first action of each transition; the second step's may mean nothing.
+
+    Discrete actions by cross-entropy, continuous ones by the squared error, in units of half the
+    range of the action.
+    """
+
+    def _train(
+        self, experience: trajectory_lib.Trajectory, weights: tf.Tensor | None = None
+    ) -> tf_agent.LossInfo:
+        return super()._train(_first_steps(experience), weights)
+
+    def _loss(
+        self,
+        experience: trajectory_lib.Trajectory,
+        weights: tf.Tensor | None = None,
+        training: bool = False,
+    ) -> tf_agent.LossInfo:
+        return super()._loss(_first_steps(experience), weights, training)
+
+    def _continuous_loss_fn(
+        self, experience: trajectory_lib.Trajectory, training: bool = False
+    ) -> tf.Tensor:
+        spec = networks.single_action(self.action_spec)
+        action, _ = self._cloning_network(
+            experience.observation, step_type=experience.step_type, training=training
+        )
+        difference = tf.nest.flatten(experience.action)[0] - tf.nest.flatten(action)[0]
+        error = tf.square(difference / ((spec.maximum - spec.minimum) / 2.0))
+        return tf.reduce_mean(tf.reshape(error, [tf.shape(error)[0], -1]), axis=1)
+
+
+@configurable.register
+def bc(
+    world: algorithm.World,
+    *,
+    fc_layer_params: tuple[int, ...] = (128, 128),
+    learning_rate: float = 1e-3,
+    gradient_clipping: float | None = None,
+    epsilon: float = 0.0,
+) -> algorithm.Algorithm:
+    """Builds behavioural cloning for one discrete action, or one continuous action vector.
+
+    Args:
+      world: Specs and step counters.
+      fc_layer_params: Dense layers of the policy, after convolutions for images.
+      learning_rate: Adam's learning rate.
+      gradient_clipping: Largest norm of the gradient; None clips nothing.
+      epsilon: Share of random actions when collecting; only discrete ones.
+    """
+    discrete = all(leaf.dtype.is_integer for leaf in tf.nest.flatten(world.action_spec))
+    if discrete:
+        networks.single_discrete_action(world.action_spec)
+        network = networks.q_net(world.observation_spec, world.action_spec, fc_layer_params)
+    else:
+        network = networks.DeterministicActor(
+            world.observation_spec, world.action_spec, fc_layer_params, name="Clone"
+        )
+    options: dict[str, Any] = {"epsilon_greedy": epsilon} if discrete else {}
+    agent = CloningAgent(
+        world.time_step_spec,
+        world.action_spec,
+        cloning_network=network,
+        optimizer=tf.keras.optimizers.Adam(learning_rate),
+        gradient_clipping=gradient_clipping,
+        train_step_counter=world.train_step,
+        **options,
+    )
+    return algorithm.Algorithm(agent)
+
+
+def _first_steps(experience: trajectory_lib.Trajectory) -> trajectory_lib.Trajectory:
+    """The first of the two steps of each transition: `[batch, 2, ...]` to `[batch, ...]`."""
+    return tf.nest.map_structure(lambda leaf: leaf[:, 0], experience)

@@ -1,0 +1,194 @@
+"""CQL on SAC: values of actions that the data does not contain are kept low, for offline data."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tf_agents.agents.cql import cql_sac_agent
+from tf_agents.trajectories import time_step as ts
+from tf_agents.utils import common
+
+from actor_learner import configurable, errors
+from actor_learner.agents import algorithm, networks, td_errors
+
+# Cloned actions are kept this share of their range away from the bounds, where a squashed
+# distribution has no density.
+_MARGIN = 1e-4
+
+
+class ConservativeSac(td_errors.WithTdErrors, cql_sac_agent.CqlSacAgent):
+    """CQL-SAC with the right density of uniform actions, and TD errors for each item.
+
+    TF-Agents' class raises that density to the power of the number of action dimensions once too
+    often where the bounds are given for each dimension, and so all but ignores uniform actions. Its
+    actor's loss is traced by AutoGraph, which takes ten times as long.
+    """
+
+    def actor_loss(
+        self,
+        time_steps: ts.TimeStep,
+        actions: Any,
+        weights: tf.Tensor | None = None,
+        training: bool | None = True,
+    ) -> tf.Tensor:
+        """SAC's loss of the actor; in the first steps it imitates `actions` instead."""
+        sampled, log_density = self._actions_and_log_probs(time_steps, training=training)
+
+        def imitate() -> tf.Tensor:
+            spec = networks.single_action(self.action_spec)
+            margin = _MARGIN * (spec.maximum - spec.minimum)
+            inside = tf.clip_by_value(
+                tf.nest.flatten(actions)[0], spec.minimum + margin, spec.maximum - margin
+            )
+            distribution, _ = self._actor_network(
+                time_steps.observation, time_steps.step_type, (), training=training
+            )
+            return tf.nest.flatten(distribution)[0].log_prob(inside)
+
+        def improve() -> tf.Tensor:
+            rated = (time_steps.observation, sampled)
+            values = [
+                critic(rated, time_steps.step_type, training=False)[0]
+                for critic in (self._critic_network_1, self._critic_network_2)
+            ]
+            return tf.minimum(*values)
+
+        if self._num_bc_steps:
+            cloning = self.train_step_counter < self._num_bc_steps
+            gain = tf.cond(cloning, imitate, improve)
+        else:
+            gain = improve()
+        return common.aggregate_losses(
+            per_example_loss=tf.exp(self._log_alpha) * log_density - gain,
+            sample_weight=weights,
+            regularization_loss=self._actor_network.losses,
+        ).total_loss
+
+    def _cql_loss(
+        self, time_steps: ts.TimeStep, actions: tf.Tensor, training: bool | None = False
+    ) -> tf.Tensor:
+        """The mean of `log sum exp Q(s, a') - Q(s, a)` over both critics.
+
+        The sum is over actions of the policy and uniform ones, each divided by its density. All
+        are rated in one call of each critic.
+        """
+        spec = networks.single_action(self.action_spec)
+        action = tf.nest.flatten(actions)[0]
+        batch, samples = tf.shape(action)[0], self._num_cql_samples
+        from_policy, log_density = self._sample_and_transpose_actions_and_log_probs(
+            time_steps, samples, training=False
+        )
+        from_policy = tf.nest.flatten(from_policy)[0]  # [batch, samples, ...]
+        uniform = tf.random.uniform(tf.shape(from_policy), spec.minimum, spec.maximum, spec.dtype)
+        widths = np.broadcast_to(np.asarray(spec.maximum - spec.minimum), spec.shape)
+        uniform_density = tf.fill([batch, samples], -np.log(widths).sum().astype(np.float32))
+        candidates = tf.concat([from_policy, uniform], axis=1)
+        candidates = tf.reshape(candidates, [-1, *spec.shape])
+        log_density = tf.concat([log_density, uniform_density], axis=1)  # [batch, 2 * samples]
+
+        def tile(leaf: tf.Tensor) -> tf.Tensor:
+            return tf.repeat(leaf, 2 * samples, axis=0)
+
+        observation = tf.nest.map_structure(tile, time_steps.observation)
+        step_type = tile(time_steps.step_type)
+        gaps = []
+        for critic in (self._critic_network_1, self._critic_network_2):
+            packed = tf.nest.pack_sequence_as(self.action_spec, [candidates])
+            values, _ = critic((observation, packed), step_type, training=False)
+            values = tf.reshape(values, [batch, 2 * samples]) * self._softmax_temperature
+            total = tf.reduce_logsumexp(values - log_density, axis=1) / self._softmax_temperature
+            value, _ = critic(
+                (time_steps.observation, actions), time_steps.step_type, training=training
+            )
+            gaps.append(total - value)
+        return tf.reduce_mean(gaps)
+
+
+@configurable.register
+def cql_sac(
+    world: algorithm.World,
+    *,
+    actor_fc_layer_params: tuple[int, ...] = (256, 256),
+    critic_fc_layer_params: tuple[int, ...] = (256, 256),
+    actor_learning_rate: float = 1e-4,
+    critic_learning_rate: float = 3e-4,
+    alpha_learning_rate: float = 3e-4,
+    initial_alpha: float = 1.0,
+    target_entropy: float | None = None,
+    cql_alpha: float = 5.0,
+    cql_samples: int = 10,
+    cql_threshold: float | None = None,
+    cloning_steps: int = 0,
+    gamma: float = 0.99,
+    n_step: int = 1,
+    target_update_tau: float = 0.005,
+    target_update_period: int = 1,
+    gradient_clipping: float | None = None,
+    reward_scale: float = 1.0,
+) -> algorithm.Algorithm:
+    """Builds CQL-SAC for one continuous action vector.
+
+    Args:
+      world: Specs and step counters.
+      actor_fc_layer_params: Dense layers of the actor.
+      critic_fc_layer_params: Dense layers of each of the two critics.
+      actor_learning_rate: Adam's learning rate for the actor.
+      critic_learning_rate: Adam's learning rate for the critics.
+      alpha_learning_rate: Adam's learning rate for the entropy's weight.
+      initial_alpha: Weight of the entropy at the start.
+      target_entropy: Entropy that the weight is tuned for; None means minus the number of action
+        dimensions.
+      cql_alpha: Weight of the conservative loss; its start if there is a threshold.
+      cql_samples: Actions drawn from the policy for that loss, and as many uniform ones.
+      cql_threshold: Tunes the weight so that the conservative loss stays near this; None keeps the
+        weight as it is.
+      cloning_steps: Train steps at the start in which the actor imitates the data.
+      gamma: Discount factor.
+      n_step: Steps of the return.
+      target_update_tau: Share of the critics in each target update.
+      target_update_period: Train steps between target updates.
+      gradient_clipping: Largest norm of the gradients; None clips nothing.
+      reward_scale: Factor on all rewards.
+    """
+    leaf = networks.single_action(world.action_spec)
+    for name, value in (("initial_alpha", initial_alpha), ("cql_alpha", cql_alpha)):
+        if value <= 0:
+            raise errors.ConfigError(f"cql_sac.{name} must be above 0, got {value}")
+    if cql_samples < 1:
+        raise errors.ConfigError(f"cql_sac.cql_samples must be at least 1, got {cql_samples}")
+    if target_entropy is None:
+        target_entropy = -float(leaf.shape.num_elements())
+    agent = ConservativeSac(
+        world.time_step_spec,
+        world.action_spec,
+        critic_network=networks.Critic(
+            (world.observation_spec, world.action_spec), critic_fc_layer_params
+        ),
+        actor_network=networks.tanh_normal_actor_net(
+            world.observation_spec, world.action_spec, actor_fc_layer_params
+        ),
+        actor_optimizer=tf.keras.optimizers.Adam(actor_learning_rate),
+        critic_optimizer=tf.keras.optimizers.Adam(critic_learning_rate),
+        alpha_optimizer=tf.keras.optimizers.Adam(alpha_learning_rate),
+        cql_alpha=cql_alpha,
+        num_cql_samples=cql_samples,
+        include_critic_entropy_term=True,
+        use_lagrange_cql_alpha=cql_threshold is not None,
+        cql_tau=0.0 if cql_threshold is None else cql_threshold,
+        num_bc_steps=cloning_steps,
+        target_update_tau=target_update_tau,
+        target_update_period=target_update_period,
+        td_errors_loss_fn=tf.math.squared_difference,
+        gamma=gamma,
+        reward_scale_factor=reward_scale,
+        initial_log_alpha=math.log(initial_alpha),
+        target_entropy=target_entropy,
+        gradient_clipping=gradient_clipping,
+        train_step_counter=world.train_step,
+    )
+    return algorithm.Algorithm(
+        agent, n_step=n_step, gamma=gamma, priorities=td_errors.absolute_td_errors
+    )

@@ -1,0 +1,144 @@
+"""Running statistics by which observations are centred and scaled, and rewards are scaled.
+
+They are variables: checkpoints hold them and, as part of the network, so do published variables and
+exported policies. Only the learner updates them, from the data that it trains on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from tf_agents.trajectories import time_step as ts
+from tf_agents.trajectories import trajectory as trajectory_lib
+
+from actor_learner import errors
+from actor_learner.agents import encoders, gae
+
+_TINY = 1e-8
+
+
+class RunningMoments(tf.Module):
+    """Mean and variance, per element, of all values seen so far; 0 and 1 before the first.
+
+    Args:
+      shape: Shape of one value.
+      name: Prefix of the variables' names.
+    """
+
+    def __init__(self, shape: Any, name: str) -> None:
+        super().__init__(name=name)
+        self.count = tf.Variable(0.0, trainable=False, name=f"{name}/count")
+        self.mean = tf.Variable(tf.zeros(shape), trainable=False, name=f"{name}/mean")
+        self.variance = tf.Variable(tf.ones(shape), trainable=False, name=f"{name}/variance")
+
+    def update(self, values: tf.Tensor, weights: tf.Tensor | None = None) -> None:
+        """Adds float32 values `[count, ...]`; those whose weight `[count]` is 0 do not count."""
+        if weights is None:
+            added = tf.cast(tf.shape(values)[0], tf.float32)
+            mean, variance = tf.nn.moments(values, axes=[0])
+        else:
+            added = tf.reduce_sum(weights)
+            weights = tf.reshape(weights, [-1] + [1] * (values.shape.rank - 1))
+            mean = tf.math.divide_no_nan(tf.reduce_sum(weights * values, axis=0), added)
+            squares = weights * tf.math.squared_difference(values, mean)
+            variance = tf.math.divide_no_nan(tf.reduce_sum(squares, axis=0), added)
+        total = self.count + added
+        share = tf.math.divide_no_nan(added, total)
+        shift = mean - self.mean
+        spread = (1.0 - share) * self.variance + share * variance
+        self.variance.assign(spread + tf.square(shift) * share * (1.0 - share))
+        self.mean.assign_add(shift * share)
+        self.count.assign(total)
+
+
+class ObservationNormalizer(tf.Module):
+    """Gives every element of the float vectors in an observation mean 0 and variance 1.
+
+    Images, integers and booleans pass unchanged: their range is known.
+
+    Args:
+      observation_spec: Nest of tensor specs.
+      limit: Normalised values are clipped to [-limit, limit].
+    """
+
+    def __init__(self, observation_spec: Any, limit: float = 10.0) -> None:
+        super().__init__(name="observation_normalizer")
+        if limit <= 0:
+            raise errors.ConfigError(f"the limit of observations must be above 0, got {limit}")
+        self._limit = limit
+        # Flat, with None for leaves that pass unchanged.
+        self._moments = [
+            RunningMoments(spec.shape, f"observation_{index}")
+            if spec.dtype.is_floating and not encoders.is_image(spec)
+            else None
+            for index, spec in enumerate(tf.nest.flatten(observation_spec))
+        ]
+
+    def normalize(self, observation: Any) -> Any:
+        """Normalises leaves `[..., *shape]`, with any outer dimensions, keeping their dtypes."""
+        leaves = tf.nest.flatten(observation)
+        return tf.nest.pack_sequence_as(
+            observation,
+            [
+                leaf if moments is None else self._normalize(leaf, moments)
+                for leaf, moments in zip(leaves, self._moments)
+            ],
+        )
+
+    def update(self, observation: Any) -> None:
+        """Adds observations, leaves `[batch, T, *shape]`."""
+        for leaf, moments in zip(tf.nest.flatten(observation), self._moments):
+            if moments is not None:
+                values = tf.reshape(tf.cast(leaf, tf.float32), [-1, *moments.mean.shape])
+                moments.update(values)
+
+    def _normalize(self, leaf: tf.Tensor, moments: RunningMoments) -> tf.Tensor:
+        centred = tf.cast(leaf, tf.float32) - moments.mean
+        scaled = centred * tf.math.rsqrt(moments.variance + _TINY)
+        return tf.cast(tf.clip_by_value(scaled, -self._limit, self._limit), leaf.dtype)
+
+
+class RewardNormalizer(tf.Module):
+    """Scales rewards by the standard deviation of discounted returns, without centring them.
+
+    The return of a lane is the discounted sum of the rewards since its episode began. The learner
+    sees episodes in unrolls, so the sums go on from one unroll to the next: row i of a batch
+    continues row i of the batch before. With several actors that may be another lane; lanes being
+    alike, the statistics are the same.
+
+    Args:
+      gamma: Discount factor of the returns.
+      limit: Scaled rewards are clipped to [-limit, limit].
+    """
+
+    def __init__(self, gamma: float, limit: float = 10.0) -> None:
+        super().__init__(name="reward_normalizer")
+        if limit <= 0:
+            raise errors.ConfigError(f"the limit of rewards must be above 0, got {limit}")
+        self._gamma = gamma
+        self._limit = limit
+        self.moments = RunningMoments([], "discounted_return")
+        self.running = tf.Variable(
+            tf.zeros([0]), trainable=False, shape=[None], name="discounted_return/running"
+        )
+
+    def normalize(self, reward: tf.Tensor) -> tf.Tensor:
+        """Scales rewards of any shape."""
+        scaled = reward * tf.math.rsqrt(self.moments.variance + _TINY)
+        return tf.clip_by_value(scaled, -self._limit, self._limit)
+
+    def update(self, trajectory: trajectory_lib.Trajectory) -> None:
+        """Adds the rewards of an unroll's trajectory, leaves `[batch, T + 1, ...]`."""
+        is_step = tf.not_equal(trajectory.step_type[:, :-1], ts.StepType.LAST)
+        mask = tf.cast(is_step, tf.float32)
+        batch = tf.shape(mask)[0]
+        start = tf.pad(self.running, [[0, batch]])[:batch]  # Rows that are new begin with 0.
+        # sum_t = mask_t * (reward_t + gamma * sum_{t-1}): a boundary row forgets the sum, for the
+        # step after it is the first of another episode. Reversed, sums run as advantages do.
+        decay = self._gamma * mask
+        term = mask * trajectory.reward[:, :-1]
+        term = tf.concat([term[:, :1] + decay[:, :1] * start[:, tf.newaxis], term[:, 1:]], axis=1)
+        sums = gae.backward_sums(term[:, ::-1], decay[:, ::-1])  # The latest step first.
+        self.running.assign(sums[:, 0])
+        self.moments.update(tf.reshape(sums, [-1]), tf.reshape(mask[:, ::-1], [-1]))

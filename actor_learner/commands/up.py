@@ -1,0 +1,294 @@
+"""`actor-learner up`: one run as separate jobs, on this machine or on a Ray cluster."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import pathlib
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+
+from actor_learner import config, errors, run_directory
+from actor_learner.commands import frozen_config, import_path
+from actor_learner.jobs import extra_jobs, flags, names
+from actor_learner.launch import job_spec, local, restarts, run_jobs
+from actor_learner.naming import connect
+from actor_learner.reporting import process_output
+
+JOB = "up"
+DEFAULT_RESOURCES = {"CPU": 1.0}
+
+
+@dataclasses.dataclass(frozen=True)
+class UpOptions:
+    """The flags of the command, as the user gave them."""
+
+    gin_files: tuple[str, ...]
+    bindings: tuple[str, ...]
+    actors: int = 1
+    evaluators: int = 1
+    run_dir: str | None = None
+    resume: str | None = None
+    seed: int | None = None
+    registry: str | None = None
+    launcher: str = "local"
+    address: str = "auto"
+    max_restarts: int = restarts.RestartPolicy().most
+
+
+def add_parser(commands: argparse._SubParsersAction) -> None:
+    """Adds the command to the command line."""
+    parser = commands.add_parser("up", help="train as separate jobs: replay, learner, actors, ...")
+    parser.add_argument(
+        "--gin_file", action="append", default=[], help="configuration; may be repeated"
+    )
+    parser.add_argument(
+        "--gin_param",
+        "--gin_bindings",
+        action="append",
+        default=[],
+        dest="gin_param",
+        metavar="'NAME.PARAMETER = VALUE'",
+        help="one binding, stronger than the files; may be repeated",
+    )
+    parser.add_argument("--actors", type=int, default=1, help="how many (default: 1)")
+    parser.add_argument("--evaluators", type=int, default=1, help="how many (default: 1)")
+    parser.add_argument("--run_dir", help="where everything goes (default: a new one under runs/)")
+    parser.add_argument("--resume", metavar="RUN", help="go on with the run in this directory")
+    parser.add_argument("--seed", type=int, help="seed of everything random (default: drawn)")
+    parser.add_argument(
+        "--registry",
+        metavar="URL",
+        help="where the jobs find one another: redis://HOST:PORT, or a directory "
+        f"(default: ${connect.ENVIRONMENT_VARIABLE}, or in the run directory)",
+    )
+    parser.add_argument(
+        "--launcher", choices=("local", "ray"), default="local", help="where jobs are started"
+    )
+    parser.add_argument(
+        "--address", default="auto", help="of the Ray cluster, for --launcher=ray (default: auto)"
+    )
+    parser.add_argument(
+        "--max_restarts",
+        type=int,
+        default=restarts.RestartPolicy().most,
+        help="of each job within ten minutes, before the run is given up (default: %(default)s)",
+    )
+    parser.set_defaults(command=_command)
+
+
+def run(options: UpOptions) -> int:
+    """Runs the jobs to the end of the run; returns the exit code of `run_jobs`.
+
+    Raises:
+      errors.ActorLearnerError: For what goes wrong before any job is started.
+    """
+    _check(options)
+    earlier = run_directory.RunDirectory.existing(options.resume) if options.resume else None
+    source = _source(options, earlier)
+    paths = import_path.of(source)
+    if earlier is not None:
+        paths = [*earlier.read_description().get("import_path", []), *paths]
+    import_path.extend(paths)
+    config.check(source)
+    own, resources = extra_jobs.declared(source)
+    name = pathlib.Path(source.gin_files[-1]).stem
+    run_dir = earlier or run_directory.RunDirectory.create(options.run_dir, name)
+    with run_dir.locked():
+        seed = _describe(options, run_dir, name, source, paths)
+        registry = _registry(options, run_dir)
+        specs = make_specs(
+            run_dir,
+            registry=registry,
+            seed=seed,
+            actors=options.actors,
+            evaluators=options.evaluators,
+            own=own,
+            resources=resources,
+            paths=paths,
+            restart=restarts.RestartPolicy(most=options.max_restarts),
+        )
+        with process_output.capture_native_output(run_dir.log(JOB), capture_stdout=True) as output:
+            print(f"run directory: {run_dir} (seed {seed})", file=output.terminal, flush=True)
+            if options.launcher == "ray" and not registry.startswith(("redis", "unix")):
+                print(
+                    f"note: every node must see {registry}, where the jobs find one another",
+                    file=output.terminal,
+                    flush=True,
+                )
+            launcher = _launcher(options, run_dir)
+            try:
+                return run_jobs.run_jobs(
+                    specs,
+                    launcher,
+                    run=names.run_name(str(run_dir.path.absolute())),
+                    run_dir=run_dir,
+                    registry=registry,
+                    terminal=output.terminal,
+                )
+            finally:
+                launcher.close()
+
+
+def make_specs(
+    run_dir: run_directory.RunDirectory,
+    *,
+    registry: str,
+    seed: int,
+    actors: int,
+    evaluators: int,
+    own: Sequence[str] = (),
+    resources: Mapping[str, Mapping[str, float]] | None = None,
+    paths: Sequence[str] = (),
+    restart: restarts.RestartPolicy | None = None,
+) -> list[job_spec.JobSpec]:
+    """The jobs of a run whose configuration is in its directory.
+
+    Args:
+      run_dir: The run directory.
+      registry: URL of the name registry.
+      seed: The run's seed.
+      actors: How many.
+      evaluators: How many.
+      own: Names of the user's own jobs.
+      resources: What each kind needs of its node; others need one CPU.
+      paths: Where modules that gin files import are looked for, besides Python's own path.
+      restart: What happens when a job fails.
+    """
+    shared = [
+        f"--gin_file={run_dir.config.absolute()}",
+        f"--run={run_dir.path.absolute()}",
+        f"--registry={registry}",
+        f"--seed={seed}",
+        f"--num_actors={actors}",
+    ]
+    environment = {
+        "PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), *paths])),
+        "PYTHONUNBUFFERED": "1",  # What a killed job printed last is what one wants to read.
+    }
+    needed = {} if resources is None else resources
+
+    def spec(kind: str, index: int, module: str, *more: str) -> job_spec.JobSpec:
+        command = [sys.executable, "-m", f"actor_learner.jobs.{module}", *shared]
+        return job_spec.JobSpec(
+            kind,
+            index,
+            [*command, f"--index={index}", *more],
+            restart=restart or restarts.RestartPolicy(),
+            environment=environment,
+            resources=needed.get(kind, DEFAULT_RESOURCES),
+        )
+
+    return [
+        spec("replay", 0, "replay"),
+        spec("learner", 0, "learner"),
+        *(spec("actor", index, "actor") for index in range(actors)),
+        *(spec("evaluator", index, "evaluator") for index in range(evaluators)),
+        *(spec(name, 0, "custom", f"--job={name}") for name in own),
+    ]
+
+
+def _command(arguments: argparse.Namespace) -> int:
+    return run(
+        UpOptions(
+            gin_files=tuple(arguments.gin_file),
+            bindings=tuple(arguments.gin_param),
+            actors=arguments.actors,
+            evaluators=arguments.evaluators,
+            run_dir=arguments.run_dir,
+            resume=arguments.resume,
+            seed=arguments.seed,
+            registry=arguments.registry,
+            launcher=arguments.launcher,
+            address=arguments.address,
+            max_restarts=arguments.max_restarts,
+        )
+    )
+
+
+def _check(options: UpOptions) -> None:
+    if options.seed is not None and not 0 <= options.seed < 2**32:
+        raise errors.ConfigError(f"--seed must lie in 0 to 2**32 - 1, got {options.seed}")
+    for flag, value, least in (
+        ("actors", options.actors, 1),
+        ("evaluators", options.evaluators, 0),
+        ("max_restarts", options.max_restarts, 0),
+    ):
+        if value < least:
+            raise errors.ConfigError(f"--{flag} must be at least {least}, got {value}")
+    if options.launcher == "local" and options.address != "auto":
+        raise errors.ConfigError(
+            f"--address={options.address} is that of a Ray cluster: add --launcher=ray"
+        )
+    _given_registry(options)
+
+
+def _source(options: UpOptions, earlier: run_directory.RunDirectory | None) -> config.ConfigSource:
+    if earlier is not None:
+        if options.run_dir or options.gin_files:
+            raise errors.ConfigError(
+                "--resume goes on with a run as it was configured: leave out --run_dir and "
+                "--gin_file; single values can be changed with --gin_param"
+            )
+        return config.ConfigSource((str(earlier.config),), options.bindings)
+    if not options.gin_files:
+        raise errors.ConfigError(
+            "up needs --gin_file=FILE. Ready-made: " + ", ".join(config.leaves())
+        )
+    return config.ConfigSource(options.gin_files, options.bindings)
+
+
+def _describe(
+    options: UpOptions,
+    run_dir: run_directory.RunDirectory,
+    name: str,
+    source: config.ConfigSource,
+    paths: Sequence[str],
+) -> int:
+    """Writes description and configuration into the run directory; returns the seed."""
+    if options.resume:
+        seed = run_dir.read_description()["seed"] if options.seed is None else options.seed
+        run_dir.describe_resumption(sys.argv)
+        frozen_config.extend(run_dir, options.bindings)
+        return seed
+    seed = secrets.randbelow(2**31) if options.seed is None else options.seed
+    run_dir.describe(seed=seed, argv=sys.argv, name=name, import_path=list(paths))
+    frozen_config.write(run_dir, source)
+    return seed
+
+
+def _registry(options: UpOptions, run_dir: run_directory.RunDirectory) -> str:
+    url = _given_registry(options) or str(flags.registry_in(run_dir))
+    return url if "://" in url else str(pathlib.Path(url).expanduser().absolute())
+
+
+def _given_registry(options: UpOptions) -> str | None:
+    """What the user says about the registry; None leaves it to the run directory.
+
+    Raises:
+      errors.ConfigError: If it would not be reached by all jobs.
+    """
+    url = options.registry or os.environ.get(connect.ENVIRONMENT_VARIABLE)
+    if options.launcher == "ray":
+        url = connect.registry_url(options.registry)  # Other nodes may not see the run directory.
+    if url is not None and url.startswith("memory://"):
+        raise errors.ConfigError(
+            f"--registry={url} is within one process, so the jobs would not find one another: use "
+            "a directory or redis://HOST:PORT"
+        )
+    return url
+
+
+def _launcher(options: UpOptions, run_dir: run_directory.RunDirectory) -> job_spec.Launcher:
+    if options.launcher == "local":
+        return local.LocalLauncher()
+    from actor_learner.launch import ray
+
+    return ray.RayLauncher(
+        options.address,
+        namespace=names.run_name(str(run_dir.path.absolute())),
+        files=frozen_config.contents(run_dir),
+        files_from=run_dir.path.absolute(),
+    )

@@ -1,0 +1,173 @@
+"""The actor job: acts with the learner's latest policy and writes what it meets."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from typing import Any
+
+from actor_learner import errors
+from actor_learner.jobs import main, worker
+
+KIND = "actor"
+_WAIT_SECONDS = 0.2
+_FIRST_POLICY_SECONDS = 600.0
+
+
+class ActorJob(worker.Worker):
+    """Takes one turn per poll, with whole versions of the policy, applied between turns.
+
+    Ends when the learner says that training is complete.
+
+    Args:
+      replay_address: `host:port` of the replay server; None asks the name registry.
+    """
+
+    def __init__(self, replay_address: str | None = None) -> None:
+        self._replay_address = replay_address
+        self._closing = contextlib.ExitStack()
+        self._steps = 0
+
+    def configure(self) -> None:
+        from actor_learner import experiment as experiment_lib
+        from actor_learner.environments import lanes
+        from actor_learner.jobs import collector, mailbox, model, partner
+        from actor_learner.parameters import publication
+
+        job = self.job
+        self._experiment = experiment_lib.Experiment()
+        self._partner = partner.Partner(job, self._replay_address)
+        seed = model.seed_of(job.seed, KIND, job.index)
+        env = self._experiment.make_environment(seed)
+        self._closing.callback(env.close)
+        self._model = model.Model(
+            self._experiment,
+            env.time_step_spec(),
+            env.action_spec(),
+            lanes.as_lanes(env).num_lanes,
+            seed=seed,
+            actor_index=job.index,
+            num_actors=job.num_actors,
+        )
+        self._partner.check(self._model)
+        self._follower = publication.Follower(
+            self._partner.address, self._model.published_variables(), self._partner.run_id
+        )
+        self._closing.callback(self._follower.close)
+        self._wait_for_first_policy()
+        self._collector = collector.Collector(
+            self._model.plan,
+            self._model.algorithm,
+            env,
+            self._partner.client,
+            train_step=self._model.train_step,
+            environment_step=self._model.environment_step,
+            metrics_window=self._experiment.metrics_window,
+            seed=seed,
+        )
+        self._closing.callback(self._collector.close)
+        self._reports = mailbox.Sender(self._partner.client, mailbox.REPORTS)
+        self._heard = self._follower.announcement
+        self._budget = self._heard.steps_allowed - self._heard.environment_step
+
+    def poll(self) -> worker.PollResult | bool:
+        self._follower.raise_if_failed()
+        self._hear()
+        if self._heard.done:
+            return True
+        if self._must_wait():
+            self._follower.wait_for(
+                lambda: self._follower.announcement is not self._heard,
+                _WAIT_SECONDS,
+                self.job.stopping,
+            )
+            return False
+        before = int(self._model.environment_step.numpy())
+        self._collector.run()
+        steps = int(self._model.environment_step.numpy()) - before
+        self._steps += steps
+        self._budget -= steps
+        self._report(steps)
+        return False
+
+    def status(self) -> dict[str, Any]:
+        status: dict[str, Any] = {"steps": self._steps, "version": self._follower.version}
+        if self._follower.lag is not None:
+            status["version_lag"] = self._follower.lag
+        returns = self._collector.statistics.returns
+        if returns:
+            status["message"] = f"return {sum(returns) / len(returns):.1f}"
+        return status
+
+    def close(self) -> None:
+        self._closing.close()
+
+    def _wait_for_first_policy(self) -> None:
+        follower = self._follower
+        if follower.wait_for(
+            lambda: follower.pulled_version >= 0, _FIRST_POLICY_SECONDS, self.job.stopping
+        ):
+            self._apply()
+            return
+        if self.job.stopping.is_set():
+            raise worker.Stopping(f"{self.job} was asked to end while it waited for the learner")
+        raise errors.ReplayTimeoutError(
+            f"{self.job} has waited {_FIRST_POLICY_SECONDS:g} s for the learner to publish a "
+            f"policy at {self._partner.address}: is the learner running?"
+        )
+
+    def _apply(self) -> None:
+        if self._follower.apply():
+            self._model.train_step.assign(self._follower.version)
+
+    def _hear(self) -> None:
+        """Takes over what the learner has said since the last turn."""
+        heard = self._follower.announcement
+        if heard is not self._heard:
+            self._heard = heard
+            counted = heard.counted.get(self.job.index, 0)
+            # What a process before this one has reported does not count for this one.
+            uncounted = self._steps - (counted if counted <= self._steps else 0)
+            self._budget = heard.steps_allowed - heard.environment_step - uncounted
+            # The learner counts the steps of all actors, but hears of the latest a little later.
+            own = int(self._model.environment_step.numpy())
+            self._model.environment_step.assign(max(own, heard.environment_step))
+        self._apply()
+
+    def _must_wait(self) -> bool:
+        most = self._experiment.max_version_lag
+        lag = self._follower.lag
+        stale = most is not None and lag is not None and lag > most
+        return self._budget <= 0 or stale
+
+    def _report(self, steps: int) -> None:
+        statistics = self._collector.statistics
+        report = {
+            "actor": self.job.index,
+            "incarnation": self.job.incarnation,
+            "steps": steps,
+            "total": self._steps,
+            "episodes": statistics.episodes,
+            "version": self._follower.version,
+            "returns": [round(value, 6) for value in list(statistics.returns)[-20:]],
+            "lengths": list(statistics.lengths)[-20:],
+        }
+        self._reports.send(report)
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Runs the job; returns the exit code."""
+
+    def add_flags(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--replay", metavar="HOST:PORT", help="the replay server (default: ask the registry)"
+        )
+
+    return main.run_job(
+        KIND, lambda arguments: ActorJob(arguments.replay), argv, add_flags=add_flags
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,172 @@
+"""The evaluator job: rates the learner's policy as it improves, without holding training up."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from typing import Any
+
+from actor_learner.jobs import main, worker
+
+KIND = "evaluator"
+_WAIT_SECONDS = 0.5
+
+
+class EvaluatorJob(worker.Worker):
+    """Evaluates the greedy policy of the newest version, again and again.
+
+    It begins an evaluation when `Experiment.evaluation_interval` environment steps have passed
+    since the last one, always takes the newest version, and never leaves out the final one. Each
+    result goes to the learner, which writes it down and ends training when the target is reached.
+    Where there is a run directory, the best policy is kept in `best/` and tagged `best` in the
+    parameter store.
+
+    Args:
+      replay_address: `host:port` of the replay server; None asks the name registry.
+    """
+
+    def __init__(self, replay_address: str | None = None) -> None:
+        self._replay_address = replay_address
+        self._closing = contextlib.ExitStack()
+        self._evaluations = 0
+        self._last_mean: float | None = None
+
+    def configure(self) -> None:
+        import tempfile
+
+        from actor_learner import experiment as experiment_lib
+        from actor_learner.jobs import contract, mailbox, model, partner, rating
+        from actor_learner.parameters import publication, store
+
+        job = self.job
+        self._experiment = experiment_lib.Experiment()
+        self._partner = partner.Partner(job, self._replay_address)
+        self._model = model.Model(
+            self._experiment,
+            *contract.specs_of(self._partner.contract),
+            self._partner.num_lanes,
+            seed=job.seed,
+            num_actors=job.num_actors,
+        )
+        self._partner.check(self._model)
+        self._follower = publication.Follower(
+            self._partner.address, self._model.published_variables(), self._partner.run_id
+        )
+        self._closing.callback(self._follower.close)
+        if job.run_dir is not None and job.index == 0:
+            best_dir = str(job.run_dir.best)
+            self._store = store.ParameterStore(job.run_dir.path / store.DIRECTORY)
+        else:
+            best_dir = self._closing.enter_context(tempfile.TemporaryDirectory()) + "/best"
+            self._store = None
+        self._rating = rating.Rating(
+            self._experiment,
+            self._model.agent.policy,
+            best_dir,
+            seed=model.seed_of(job.seed, KIND, job.index),
+            train_step=self._model.train_step,
+            environment_step=self._model.environment_step,
+        )
+        self._closing.callback(self._rating.close)
+        self._results = mailbox.Sender(self._partner.client, mailbox.EVALUATIONS)
+        self._next_step = self._experiment.evaluation_interval
+
+    def poll(self) -> worker.PollResult | bool:
+        self._follower.raise_if_failed()
+        heard = self._follower.announcement
+        final = heard is not None and heard.done and self._follower.pulled_version >= heard.version
+        if not final and not self._is_due(heard):
+            self._follower.wait_for(
+                lambda: self._follower.announcement is not heard, _WAIT_SECONDS, self.job.stopping
+            )
+            return False
+        self._follower.apply()
+        if final and self._rating.evaluated_at == self._follower.version:
+            return True
+        self._evaluate(heard.environment_step)
+        return False
+
+    def status(self) -> dict[str, Any]:
+        status: dict[str, Any] = {
+            "version": self._follower.version,
+            "evaluations": self._evaluations,
+        }
+        if self._follower.lag is not None:
+            status["version_lag"] = self._follower.lag
+        if self._last_mean is not None:
+            best = self._rating.best.best
+            status["message"] = f"return {self._last_mean:.1f}, best {best['mean']:.1f}"
+        return status
+
+    def close(self) -> None:
+        self._closing.close()
+
+    def _is_due(self, heard: Any) -> bool:
+        if heard is None or self._follower.pulled_version < 0:
+            return False
+        if not self._experiment.evaluation_interval:
+            return False
+        new = self._follower.pulled_version != self._rating.evaluated_at
+        return new and heard.environment_step >= self._next_step
+
+    def _evaluate(self, environment_step: int) -> None:
+        self._model.train_step.assign(self._follower.version)
+        self._model.environment_step.assign(environment_step)
+        result = self._rating.evaluate(on_step=self._give_up_if_asked)
+        was_best = self._rating.best.best
+        self._rating.note(result)
+        if self._store is not None and self._rating.best.best is not was_best:
+            self._tag_best(result)
+        self._results.send(
+            {
+                "evaluator": self.job.index,
+                "train_step": result.train_step,
+                "environment_step": result.environment_step,
+                "mean": result.mean,
+                "std": result.std,
+                "episodes": result.episodes,
+            }
+        )
+        self._results.flush()
+        self._evaluations += 1
+        self._last_mean = result.mean
+        self._next_step = environment_step + self._experiment.evaluation_interval
+
+    def _tag_best(self, result: Any) -> None:
+        from actor_learner.jobs import learner
+        from actor_learner.parameters import variables
+
+        self._store.push(
+            learner.POLICY,
+            variables.values_of(self._model.agent.policy),
+            result.train_step,
+            tags=("best",),
+            metadata={
+                "environment_steps": result.environment_step,
+                "mean_return": result.mean,
+                "std_return": result.std,
+                "episodes": result.episodes,
+            },
+        )
+
+    def _give_up_if_asked(self) -> None:
+        if self.job.stopping.is_set():
+            raise worker.Stopping(f"{self.job} was asked to end during an evaluation")
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Runs the job; returns the exit code."""
+
+    def add_flags(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--replay", metavar="HOST:PORT", help="the replay server (default: ask the registry)"
+        )
+
+    return main.run_job(
+        KIND, lambda arguments: EvaluatorJob(arguments.replay), argv, add_flags=add_flags
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,118 @@
+"""The jobs of the user's own, as gin files name them.
+
+```
+import my_project.watcher
+Jobs.extra = {'watcher': @TableWatcher}      # A class derived from Worker, not called.
+TableWatcher.table = 'replay'
+Jobs.resources = {'learner': {'CPU': 2, 'GPU': 1}, 'watcher': {'CPU': 0.1}}
+```
+
+`actor-learner up` then starts `watcher-0` beside ours; it is supervised, addressed and shown like
+them. It also runs on its own: `python -m actor_learner.jobs.custom --job=watcher --gin_file=… `.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Callable
+
+from actor_learner import config, configurable, errors
+from actor_learner.configuring import program, statements
+from actor_learner.jobs import names
+from actor_learner.jobs import worker as worker_lib
+
+OURS = ("replay", "actor", "policy", "learner", "evaluator")
+_OWNER = "Jobs"
+
+
+@configurable.register
+class Jobs:
+    """What a gin file says about the jobs of a run.
+
+    Args:
+      extra: Jobs of the user's own: what makes each worker, by the name of the job.
+      resources: What a job needs of the node it is placed on, by its kind: `{'CPU': 1, 'GPU': 1}`.
+        For launchers that place jobs on a cluster; those on one machine do not look at it.
+    """
+
+    def __init__(
+        self,
+        extra: dict[str, Callable[[], worker_lib.Worker]] | None = None,
+        resources: dict[str, dict[str, float]] | None = None,
+    ) -> None:
+        self.extra = dict(extra or {})
+        self.resources = dict(resources or {})
+        _check_extra(self.extra)
+        _check_resources(self.resources)
+
+    def make(self, job: str) -> worker_lib.Worker:
+        """Makes the worker of one of the user's jobs.
+
+        Raises:
+          errors.ConfigError: If there is no such job, or what makes it makes something else.
+        """
+        if job not in self.extra:
+            known = ", ".join(sorted(self.extra)) or "none"
+            raise errors.ConfigError(f"Jobs.extra has no job '{job}'; it has {known}")
+        made = self.extra[job]()
+        if not isinstance(made, worker_lib.Worker):
+            raise errors.ConfigError(
+                f"Jobs.extra['{job}'] makes a {type(made).__name__}, which is not derived from "
+                "actor_learner.jobs.worker.Worker"
+            )
+        return made
+
+
+def declared(source: config.ConfigSource) -> tuple[list[str], dict[str, dict[str, float]]]:
+    """The names of the user's jobs, and the resources per kind, read from the text alone.
+
+    So that a launcher need not import what the workers are made of. The source must have passed
+    `config.check`.
+
+    Raises:
+      errors.ConfigError: If they are not written as literal dicts.
+    """
+    values: dict[str, tuple[statements.Binding, Any]] = {}
+    for _, statement in program.read(source.gin_files, source.bindings).steps:
+        if isinstance(statement, statements.Binding) and statement.selector == _OWNER:
+            values[statement.parameter] = (statement, statement.value)
+    found = {}
+    for parameter in ("extra", "resources"):
+        binding, value = values.get(parameter, (None, None))
+        value = {} if value is None else value
+        literal = isinstance(value, dict) and all(isinstance(key, str) for key in value)
+        if not literal or (parameter == "resources" and _references(value)):
+            raise errors.ConfigError(
+                f"{binding.origin}: Jobs.{parameter} must be written out as a dict with names of "
+                f"jobs as keys, got {value!r}"
+            )
+        found[parameter] = value
+    _check_extra(found["extra"])
+    _check_resources(found["resources"])
+    return list(found["extra"]), found["resources"]
+
+
+def _references(value: Any) -> bool:
+    kinds = (statements.Reference, statements.Macro)
+    return any(isinstance(item, kinds) for item in statements.values_within(value))
+
+
+def _check_extra(extra: Mapping[str, Any]) -> None:
+    for name in extra:
+        names.check_kind(name)
+        if name in OURS:
+            raise errors.ConfigError(
+                f"Jobs.extra has a job '{name}', which is one of ours: {', '.join(OURS)}"
+            )
+
+
+def _check_resources(resources: Mapping[str, Any]) -> None:
+    for kind, needed in resources.items():
+        names.check_kind(kind)
+        if not isinstance(needed, dict) or not all(
+            isinstance(amount, (int, float)) and amount >= 0 for amount in needed.values()
+        ):
+            raise errors.ConfigError(
+                f"Jobs.resources['{kind}'] is {needed!r}; it must be a dict of amounts such as "
+                "{'CPU': 1, 'GPU': 0.5}"
+            )

@@ -1,0 +1,119 @@
+"""The flags that every job takes, and the `Job` they describe."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+import secrets
+
+from actor_learner import config, errors, run_directory
+from actor_learner.jobs import job as job_lib
+from actor_learner.jobs import names
+from actor_learner.naming import connect
+
+RUN_VARIABLE = "ACTOR_LEARNER_RUN"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of a job to a parser."""
+    parser.add_argument(
+        "--gin_file", action="append", default=[], help="configuration; may be repeated"
+    )
+    parser.add_argument(
+        "--gin_param",
+        "--gin_bindings",
+        action="append",
+        default=[],
+        dest="gin_param",
+        metavar="'NAME.PARAMETER = VALUE'",
+        help="one binding, stronger than the files; may be repeated",
+    )
+    parser.add_argument(
+        "--run",
+        help="the run: its directory, or any word that its jobs agree on, for a job that leaves no "
+        f"files behind (default: ${RUN_VARIABLE})",
+    )
+    parser.add_argument(
+        "--registry",
+        metavar="URL",
+        help="where the jobs of the run find one another: redis://HOST:PORT, or a directory "
+        f"(default: ${connect.ENVIRONMENT_VARIABLE}, or in the run directory)",
+    )
+    parser.add_argument("--index", type=int, default=0, help="which one of its kind, from 0")
+    parser.add_argument(
+        "--num_actors", type=int, default=1, help="how many actors the run has (default: 1)"
+    )
+    parser.add_argument(
+        "--seed", type=int, help="seed of everything random (default: the run's, or drawn)"
+    )
+    parser.add_argument(
+        "--hold", action="store_true", help="stay ready until the command 'start' comes"
+    )
+
+
+def make_job(
+    kind: str, arguments: argparse.Namespace, source: config.ConfigSource | None
+) -> job_lib.Job:
+    """Connects to the registry and says who this process is.
+
+    Raises:
+      errors.ConfigError: If a flag is missing or wrong.
+    """
+    run = arguments.run or os.environ.get(RUN_VARIABLE)
+    if not run:
+        raise errors.ConfigError(
+            f"which run? Pass --run=DIRECTORY or --run=NAME, or set {RUN_VARIABLE}"
+        )
+    run_dir = run_directory_of(run)
+    default = None if run_dir is None else str(registry_in(run_dir))
+    url = connect.registry_url(arguments.registry, default)
+    if url.startswith("memory://"):
+        raise errors.ConfigError(
+            f"--registry={url} is within one process, so no other job would find this one: use a "
+            "directory or redis://HOST:PORT"
+        )
+    return job_lib.Job(
+        kind,
+        arguments.index,
+        names.run_name(run),
+        connect.connect(url, who=names.job(kind, arguments.index)),
+        run_dir=run_dir,
+        seed=_seed(arguments.seed, run_dir),
+        source=source,
+        num_actors=arguments.num_actors,
+        hold=arguments.hold,
+    )
+
+
+def config_source(
+    arguments: argparse.Namespace, run_dir: run_directory.RunDirectory | None
+) -> config.ConfigSource | None:
+    """The configuration that the flags give, else that of the run directory; None without any."""
+    if arguments.gin_file:
+        return config.ConfigSource(tuple(arguments.gin_file), tuple(arguments.gin_param))
+    if run_dir is not None and run_dir.config.exists():
+        return config.ConfigSource((str(run_dir.config),), tuple(arguments.gin_param))
+    return None
+
+
+def run_directory_of(run: str | None) -> run_directory.RunDirectory | None:
+    """The directory that `--run` names; None if it is just a word."""
+    if not run or not (os.sep in run or os.path.isdir(run)):
+        return None
+    return run_directory.RunDirectory(os.path.abspath(run))
+
+
+def registry_in(run_dir: run_directory.RunDirectory) -> pathlib.Path:
+    """Where the jobs of a run find one another if nothing else is said."""
+    return run_dir.path.absolute() / "registry"
+
+
+def _seed(given: int | None, run_dir: run_directory.RunDirectory | None) -> int:
+    if given is not None:
+        if not 0 <= given < 2**32:
+            raise errors.ConfigError(f"--seed must lie in 0 to 2**32 - 1, got {given}")
+        return given
+    if run_dir is not None and run_dir.description.exists():
+        return int(run_dir.read_description()["seed"])
+    return secrets.randbelow(2**31)

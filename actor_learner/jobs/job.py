@@ -1,0 +1,130 @@
+"""Who a worker is and what it is given: its place in the run, and the way to the others."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import threading
+import time
+import uuid
+
+from actor_learner import config, errors, run_directory
+from actor_learner.jobs import names
+from actor_learner.naming import name_errors, registry
+
+INCARNATION_VARIABLE = "ACTOR_LEARNER_INCARNATION"
+RESTARTS_VARIABLE = "ACTOR_LEARNER_RESTARTS"
+"""Set by a launcher for the jobs it starts."""
+
+_GLANCE_SECONDS = 0.5  # How often a wait looks whether the job is asked to end.
+
+
+class Stopping(errors.JobError):
+    """A wait was given up because the job is asked to end; that is no failure."""
+
+
+@dataclasses.dataclass
+class Job:
+    """One process of a run, as the worker in it sees it.
+
+    Attributes:
+      kind: replay, actor, learner, evaluator, or the name of a user's own job.
+      index: Which one of its kind, from 0.
+      run: Name of the run in the registry.
+      names: The registry.
+      run_dir: The run directory; None where this machine has none.
+      seed: Of everything random in the run; jobs of one kind tell themselves apart by `index`.
+      source: The configuration, which is loaded before the worker is made; None if it needs none.
+      num_actors: How many actors the run has, so that each knows its part of the whole.
+      hold: Whether to stay ready until the command `start` comes, instead of running at once.
+      heartbeat_seconds: Between two heartbeats.
+      lost_after_seconds: Without a heartbeat for so long a job counts as lost, and another may take
+        its place. At once if it is known to be dead, by its pid on the same machine.
+      incarnation: Differs from that of the process that had this place before.
+      restarts: How often the launcher has restarted this job.
+      stopping: Set when the job is asked to end; a long poll may look at it.
+    """
+
+    kind: str
+    index: int
+    run: str
+    names: registry.NameRegistry
+    run_dir: run_directory.RunDirectory | None = None
+    seed: int = 0
+    source: config.ConfigSource | None = None
+    num_actors: int = 1
+    hold: bool = False
+    heartbeat_seconds: float = 1.0
+    lost_after_seconds: float = 15.0
+    incarnation: str = dataclasses.field(
+        default_factory=lambda: os.environ.get(INCARNATION_VARIABLE) or uuid.uuid4().hex
+    )
+    restarts: int = dataclasses.field(
+        default_factory=lambda: int(os.environ.get(RESTARTS_VARIABLE) or 0)
+    )
+    stopping: threading.Event = dataclasses.field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        names.check_kind(self.kind)
+        if self.index < 0:
+            raise errors.ConfigError(f"--index must be at least 0, got {self.index}")
+        if self.num_actors < 1:
+            raise errors.ConfigError(f"--num_actors must be at least 1, got {self.num_actors}")
+        if not 0 < self.heartbeat_seconds < self.lost_after_seconds:
+            raise errors.ConfigError(
+                f"heartbeats every {self.heartbeat_seconds} s cannot keep {self} from being lost "
+                f"after {self.lost_after_seconds} s"
+            )
+        self._address: str | None = None
+
+    def __str__(self) -> str:
+        return f"{names.job(self.kind, self.index)} of run {self.run}"
+
+    @property
+    def directory(self) -> pathlib.Path | None:
+        """`jobs/<kind>-<index>` of the run directory, where this job may leave files of its own.
+
+        Made when asked for; None where there is no run directory.
+        """
+        if self.run_dir is None:
+            return None
+        return self.run_dir.log(self.kind, self.index).parent
+
+    @property
+    def address(self) -> str | None:
+        """What `publish_address` was given."""
+        return self._address
+
+    def publish_address(self, address: str) -> None:
+        """Tells the other jobs of the run where this one serves, until it ends or is lost."""
+        self.names.add(
+            names.address(self.run, self.kind, self.index),
+            address,
+            ttl=self.lost_after_seconds,
+            replace=True,
+        )
+        self._address = address
+
+    def address_of(self, kind: str, index: int = 0, *, timeout: float = 60.0) -> str:
+        """Waits up to `timeout` seconds until another job has published its address.
+
+        Raises:
+          errors.JobTimeoutError: If it has not by then.
+          Stopping: If this job is asked to end meanwhile; let it through.
+        """
+        wanted = names.address(self.run, kind, index)
+        deadline = time.monotonic() + timeout
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                return self.names.wait(wanted, max(0.0, min(left, _GLANCE_SECONDS)))
+            except name_errors.NameWaitTimeoutError as error:
+                if self.stopping.is_set():
+                    raise Stopping(f"{self} was asked to end while it waited for {kind}") from None
+                if left <= 0:
+                    raise errors.JobTimeoutError(
+                        f"{self} has waited {timeout:g} s for {names.job(kind, index)} to publish "
+                        f"its address as {wanted}: it is not running, or has not got so far, or "
+                        "uses another --run or --registry"
+                    ) from error

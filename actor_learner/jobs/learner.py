@@ -1,0 +1,343 @@
+"""The learner job: trains on what the actors have written, and publishes the policy."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import time
+from typing import Any
+
+from absl import logging
+
+from actor_learner import errors
+from actor_learner.jobs import main, worker
+
+KIND = "learner"
+_SLICE_SECONDS = 0.25
+_ANNOUNCE_SECONDS = 0.05
+_IDLE_SECONDS = 0.01
+_UNREACHABLE_SECONDS = 1.0
+_STORE_SECONDS = 60.0
+_STORED_VERSIONS = 5
+POLICY = "policy"
+"""Name of the policy in the run's parameter store."""
+
+
+class LearnerJob(worker.Worker):
+    """Trains in slices, as fast as the experience at hand allows.
+
+    Counts the actors' steps from their reports, writes the run's metrics, checkpoints and policies,
+    and completes when the steps are taken or an evaluator reports the target return.
+
+    Args:
+      replay_address: `host:port` of the replay server; None asks the name registry.
+    """
+
+    def __init__(self, replay_address: str | None = None) -> None:
+        self._replay_address = replay_address
+        self._closing = contextlib.ExitStack()
+        self._trainer = None
+        self._complete = False
+
+    def configure(self) -> None:
+        from actor_learner import experiment as experiment_lib
+        from actor_learner import parts
+        from actor_learner.jobs import contract, model, partner
+
+        job = self.job
+        if job.index != 0:
+            raise errors.ConfigError(f"a run has one learner, so --index={job.index} has no place")
+        if job.run_dir is None:
+            raise errors.ConfigError(
+                f"the learner leaves checkpoints, metrics and policies behind, but --run={job.run} "
+                f"is no directory: pass --run=some/place/{job.run}"
+            )
+        self._closing.enter_context(parts.scope())
+        self._experiment = experiment_lib.Experiment()
+        self._partner = partner.Partner(job, self._replay_address)
+        self._model = model.Model(
+            self._experiment,
+            *contract.specs_of(self._partner.contract),
+            self._partner.num_lanes,
+            seed=job.seed,
+            num_actors=job.num_actors,
+        )
+        self._partner.check(self._model)
+        parts.publish(
+            run_dir=str(job.run_dir),
+            train_step=self._model.train_step,
+            environment_step=self._model.environment_step,
+            agent=self._model.agent,
+            replay_client=self._partner.client,
+        )
+        self._build_trainer()
+        self._build_publisher()
+        self._build_supply()
+        self._build_metrics()
+
+    def poll(self) -> worker.PollResult | bool:
+        self._take_messages()
+        if self._ended():
+            self._finish()
+            return True
+        try:
+            due = self._supply.updates_due(self.environment_step, self.train_step)
+        except errors.ReplayTimeoutError as error:
+            logging.warning("The learner waits for the replay server: %s", error)
+            return worker.PollResult(idle_seconds=_UNREACHABLE_SECONDS)
+        if due <= 0:
+            self._announce()
+            self._write_row()
+            if self.environment_step >= self._experiment.environment_steps:
+                self._finish()
+                return True
+            return worker.PollResult(idle_seconds=_IDLE_SECONDS)
+        self._train(due)
+        self._publish()
+        self._announce()
+        self._write_row()
+        return False
+
+    def status(self) -> dict[str, Any]:
+        status: dict[str, Any] = {
+            "steps": self.train_step,
+            "version": self._publisher.version,
+            "environment_steps": self.environment_step,
+            "message": f"{self.environment_step:,} environment steps",
+        }
+        lag = self._trainer.version_lag
+        if lag is not None:
+            status["version_lag"] = round(lag)
+        return status
+
+    def close(self) -> None:
+        if self._trainer is not None and not self._complete:
+            self._trainer.learner.save_checkpoint()
+        self._closing.close()
+
+    @property
+    def train_step(self) -> int:
+        return int(self._model.train_step.numpy())
+
+    @property
+    def environment_step(self) -> int:
+        return int(self._model.environment_step.numpy())
+
+    def _build_trainer(self) -> None:
+        from actor_learner.jobs import progress_state, reported_statistics, trainer
+
+        self._statistics = reported_statistics.ReportedStatistics()
+        self._progress = progress_state.ProgressState(self._statistics)
+        self._trainer = trainer.Trainer(
+            self._experiment,
+            self._model.plan,
+            self._model.algorithm,
+            self._partner.address,
+            str(self.job.run_dir),
+            train_step=self._model.train_step,
+            checkpoint_items={
+                "environment_step": self._model.environment_step,
+                "progress": self._progress,
+            },
+            why_no_sample=lambda: (
+                f"the learner has waited {self._experiment.sample_timeout_seconds:g} s for a "
+                f"sample of the replay server at {self._partner.address}"
+            ),
+        )
+        self._closing.callback(self._trainer.close)
+
+    def _build_publisher(self) -> None:
+        """After the checkpoint is restored: actors must never see what it replaces."""
+        from actor_learner.jobs import mailbox
+        from actor_learner.parameters import publication, store
+
+        self._publisher = publication.Publisher(
+            self._partner.address, self._model.published_variables()
+        )
+        self._closing.callback(self._publisher.close)
+        self._publisher.publish(self.train_step)
+        self._published_at = time.monotonic()
+        self._announced_at = 0.0
+        self._reports = mailbox.Receiver(self._partner.client, mailbox.REPORTS)
+        self._closing.callback(self._reports.close)
+        self._evaluations = mailbox.Receiver(self._partner.client, mailbox.EVALUATIONS)
+        self._closing.callback(self._evaluations.close)
+        self._store = store.ParameterStore(self.job.run_dir.path / store.DIRECTORY)
+        self._stored, self._stored_at = -1, time.monotonic()
+        self._target_reached: str | None = None
+
+    def _build_supply(self) -> None:
+        from actor_learner import reverb_calls
+        from actor_learner.jobs import supply
+
+        plan, client = self._model.plan, self._partner.client
+        table = plan.stream.tables(plan.experience)[0].name
+        self._table = table
+        if plan.group_steps is not None:
+            self._supply = supply.QueuedSupply(
+                plan,
+                plan.group_steps // plan.stream.unroll_length,
+                self.job.num_actors,
+                client,
+                table,
+            )
+            return
+        empty = reverb_calls.fetch_table(client, table, 30.0).current_size == 0
+        pace = plan.pace(self.environment_step, self.train_step, replay_is_empty=empty)
+        self._supply = supply.PacedSupply(plan, pace, self.job.num_actors, client, table)
+
+    def _build_metrics(self) -> None:
+        from actor_learner.jobs import progress_rows
+        from actor_learner.replay import state
+        from actor_learner.reporting import metric_files
+
+        plan = self._model.plan
+        self._metric_files = metric_files.open_metric_files(self.job.run_dir, self.environment_step)
+        self._closing.callback(self._close_metrics)
+        self._rows = progress_rows.ProgressRows(
+            progress=self._progress,
+            statistics=self._statistics,
+            counters=lambda: (self.environment_step, self.train_step),
+            table=lambda: state.table_state(self._partner.client, self._table, timeout_seconds=5.0),
+            transitions=lambda items: plan.stream.num_transitions(plan.experience, items),
+            epsilon=self._model.algorithm.epsilon,
+            version_lag=lambda: self._trainer.version_lag,
+            on_row=self._metric_files.write,
+            interval_seconds=self._experiment.report_seconds,
+        )
+        self._progress.start()
+        self._rows.start()
+        self._iterations = 1
+
+    def _take_messages(self) -> None:
+        self._publisher.raise_if_failed()
+        steps = sum(self._statistics.take(report) for report in self._reports.receive())
+        if steps:
+            self._model.environment_step.assign_add(steps)
+        for result in self._evaluations.receive():
+            self._metric_files.write(
+                {
+                    "seconds": round(self._progress.seconds, 3),
+                    "environment_steps": result["environment_step"],
+                    "train_steps": result["train_step"],
+                    "eval_return": result["mean"],
+                    "eval_return_std": result["std"],
+                    "eval_episodes": result["episodes"],
+                }
+            )
+            target = self._experiment.target_return
+            if target is not None and result["mean"] >= target:
+                self._target_reached = (
+                    f"mean return {result['mean']:g} over {result['episodes']} episodes"
+                )
+
+    def _ended(self) -> bool:
+        return self._target_reached is not None or self._trainer.learner.stop_reason is not None
+
+    def _train(self, due: int) -> None:
+        """Trains for about a slice; one train step may take from microseconds to seconds."""
+        iterations = min(due, self._iterations)
+        began = time.monotonic()
+        self._trainer.run(iterations)
+        spent = max(1e-4, time.monotonic() - began)
+        if iterations == self._iterations:
+            wanted = int(iterations * _SLICE_SECONDS / spent)
+            self._iterations = max(1, min(wanted, 2 * iterations, 1_000))
+
+    def _publish(self) -> None:
+        now = time.monotonic()
+        if now - self._published_at >= self._experiment.publish_seconds:
+            self._published_at = now
+            self._publisher.publish(self.train_step)
+        if now - self._stored_at >= _STORE_SECONDS:
+            self._store_version()
+
+    def _announce(self, done: bool = False) -> None:
+        now = time.monotonic()
+        if not done and now - self._announced_at < _ANNOUNCE_SECONDS:
+            return
+        from actor_learner.parameters import publication
+
+        self._announced_at = now
+        self._publisher.announce(
+            publication.Announcement(
+                run_id=self._partner.run_id,
+                train_step=self.train_step,
+                version=-1,
+                environment_step=self.environment_step,
+                steps_allowed=min(
+                    self._experiment.environment_steps,
+                    self._supply.steps_allowed(self.environment_step, self.train_step),
+                ),
+                done=done,
+                time=time.time(),
+                counted=self._statistics.totals,
+            )
+        )
+
+    def _write_row(self) -> None:
+        try:
+            self._rows.write_if_due(self._trainer.loss)
+        except errors.ReplayTimeoutError as error:
+            logging.warning("No line of metrics: %s", error)
+
+    def _finish(self) -> None:
+        """Saves and exports, then publishes the final version and says that it is the final one."""
+        from actor_learner.learning import policy_export
+
+        run_dir = self.job.run_dir
+        self._trainer.learner.save_checkpoint()
+        self._store_version()
+        policy_export.export_policies(
+            str(run_dir.policies), self._model.agent, self._model.train_step
+        )
+        self._publisher.publish(self.train_step)
+        self._announce(done=True)
+        self._publisher.flush()
+        self._rows.write(self._trainer.loss)
+        self._complete = True
+        logging.info("Training is complete: %s.", self._target_reached or "all steps are taken")
+
+    def _store_version(self) -> None:
+        from actor_learner.parameters import variables
+
+        if self._stored == self.train_step:
+            return
+        self._stored, self._stored_at = self.train_step, time.monotonic()
+        self._store.push(
+            POLICY,
+            variables.values_of(self._model.agent.policy),
+            self.train_step,
+            metadata={"environment_steps": self.environment_step},
+        )
+        self._store.gc(POLICY, keep=_STORED_VERSIONS)
+
+    def _close_metrics(self) -> None:
+        from actor_learner.reporting import curve, jsonl
+
+        run_dir = self.job.run_dir
+        self._metric_files.close()
+        curve.draw_curve(
+            jsonl.read_rows(run_dir.metrics_jsonl),
+            run_dir.curve,
+            run_dir.path.name,
+            self._experiment.target_return,
+        )
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Runs the job; returns the exit code."""
+
+    def add_flags(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--replay", metavar="HOST:PORT", help="the replay server (default: ask the registry)"
+        )
+
+    return main.run_job(
+        KIND, lambda arguments: LearnerJob(arguments.replay), argv, add_flags=add_flags
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(run())

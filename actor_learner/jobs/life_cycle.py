@@ -1,0 +1,295 @@
+"""The life of one worker: configured, ready, running, paused, ended; polled in between."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import datetime
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Callable, NamedTuple
+
+from absl import logging
+
+from actor_learner import errors
+from actor_learner.commands import signals
+from actor_learner.jobs import control, states
+from actor_learner.jobs import heart as heart_lib
+from actor_learner.jobs import job as job_lib
+from actor_learner.jobs import place as place_lib
+from actor_learner.jobs import status as status_lib
+
+if TYPE_CHECKING:
+    from actor_learner.jobs import worker as worker_lib
+
+_PAUSED_SECONDS = 1.0  # Between two looks of a worker that does not run; commands cut it short.
+_RATE_SECONDS = 10.0  # Rates are over so long.
+
+
+class PollResult(NamedTuple):
+    """What a poll has come to.
+
+    Attributes:
+      done: Whether the worker has finished its work; it then completes.
+      idle_seconds: How long there is nothing to do; commands and signals cut it short.
+    """
+
+    done: bool = False
+    idle_seconds: float = 0.0
+
+
+class LifeCycle:
+    """Takes one worker through its life.
+
+    Args:
+      job: Its place in the run.
+      make_worker: Builds it; called once the job has shown itself as configuring, so that slow
+        imports belong in it.
+      on_status: Called with the status at each change of state and about once per heartbeat, from
+        the thread that runs.
+    """
+
+    def __init__(
+        self,
+        job: job_lib.Job,
+        make_worker: Callable[[], worker_lib.Worker],
+        *,
+        on_status: Callable[[status_lib.Status], None] = lambda status: None,
+    ) -> None:
+        self._job = job
+        self._make_worker = make_worker
+        self._on_status = on_status
+        self._state = states.CONFIGURING
+        self._message = ""
+        self._failure: status_lib.Failure | None = None
+        self._contribution = status_lib.Contribution({}, {})
+        self._contributed_at = 0.0
+        self._poll_began: float | None = None
+        self._recent: collections.deque[tuple[float, int]] = collections.deque()
+        self._steps_per_second: float | None = None
+        self._done = False
+        self._stop_request: signals.StopRequest | None = None
+        self._heart: heart_lib.Heart | None = None
+
+    @property
+    def state(self) -> str:
+        return self._state
+
+    @property
+    def exit_code(self) -> int:
+        """0, or 128 + the number of the signal that ended the worker before its work was done."""
+        request = self._stop_request
+        if self._done or request is None or request.signal_number is None:
+            return 0
+        return request.exit_code
+
+    def run(self) -> str:
+        """Lives; blocks until the end.
+
+        In the main thread of a process, SIGTERM and SIGINT ask for an orderly end; the second one
+        ends at once.
+
+        Returns:
+          `states.COMPLETED`.
+
+        Raises:
+          Whatever the worker raised, after it was closed and the registry was told.
+        """
+        with self._signals():
+            place = place_lib.Place(self._job)
+            try:
+                place.claim()
+            except job_lib.Stopping:
+                self._state = states.COMPLETED
+                return self._state
+            self._forget_error()
+            heart = heart_lib.Heart(self._job, place, self.status)
+            self._heart = heart
+            heart.start()
+            self._on_status(self.status())
+            try:
+                self._live()
+            except BaseException as error:
+                self._report(error)
+                self._enter(states.ERROR)
+                raise
+            finally:
+                heart.stop()
+        return self._state
+
+    def status(self) -> status_lib.Status:
+        """The status of now; any thread may ask."""
+        job, began = self._job, self._poll_began
+        known = dict(self._contribution.known)
+        known["message"] = self._message or known.get("message", "")
+        return status_lib.Status(
+            kind=job.kind,
+            index=job.index,
+            state=self._state,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            incarnation=job.incarnation,
+            restarts=job.restarts,
+            steps_per_second=self._steps_per_second,
+            poll_seconds=0.0 if began is None else time.monotonic() - began,
+            failure=self._failure,
+            details=self._contribution.details,
+            **known,
+        )
+
+    def _live(self) -> None:
+        worker = None
+        try:
+            worker = self._make_worker()
+            worker.job = self._job
+            worker.configure()
+            self._enter(states.READY)
+            self._work(worker)
+            self._contribute(worker, now=True)
+        except BaseException as error:
+            if not (isinstance(error, job_lib.Stopping) and self._job.stopping.is_set()):
+                self._report(error)
+                self._close_after_failure(worker)
+                raise
+        self._answer_rest()
+        if worker is not None:
+            self._message = "closing"  # Which may take long: it saves.
+            self._heart.publish()
+            worker.close()
+            self._message = ""
+        self._enter(states.COMPLETED)
+
+    def _work(self, worker: worker_lib.Worker) -> None:
+        if not self._job.hold and not self._job.stopping.is_set():
+            self._enter(states.RUNNING)
+        while not self._job.stopping.is_set():
+            self._heart.wake.clear()
+            self._obey(worker)
+            self._heart.check()
+            if self._job.stopping.is_set():
+                break
+            if self._state != states.RUNNING:
+                self._heart.wake.wait(_PAUSED_SECONDS)
+                continue
+            result = self._poll(worker)
+            self._contribute(worker)
+            if result.done:
+                self._done = True
+                break
+            if result.idle_seconds > 0:
+                self._heart.wake.wait(result.idle_seconds)
+        self._heart.check()
+
+    def _poll(self, worker: worker_lib.Worker) -> PollResult:
+        self._poll_began = time.monotonic()
+        try:
+            result = worker.poll()
+        finally:
+            self._poll_began = None
+        if isinstance(result, PollResult):
+            return result
+        if result is None or isinstance(result, bool):
+            return PollResult(done=bool(result))
+        raise errors.JobError(
+            f"poll() of {self._job} returned {result!r}; it must return whether it is done: True, "
+            "False, None or a PollResult"
+        )
+
+    def _close_after_failure(self, worker: worker_lib.Worker | None) -> None:
+        if worker is None:
+            return
+        try:
+            worker.close()
+        except Exception:  # What came first is what is raised.
+            logging.exception("%s, having failed, could not be closed either", self._job)
+
+    def _contribute(self, worker: worker_lib.Worker, now: bool = False) -> None:
+        """Asks the worker for its status, at most once per heartbeat."""
+        time_now = time.monotonic()
+        if not now and time_now - self._contributed_at < self._job.heartbeat_seconds:
+            return
+        self._contributed_at = time_now
+        contribution = status_lib.Contribution.of(str(self._job), worker.status())
+        steps = contribution.known.get("steps")
+        if steps is not None:
+            if self._recent and steps < self._recent[-1][1]:
+                self._recent.clear()  # It counts from the start again.
+            self._recent.append((time_now, steps))
+            while len(self._recent) > 2 and self._recent[0][0] < time_now - _RATE_SECONDS:
+                self._recent.popleft()
+            (first, then), (last, steps) = self._recent[0], self._recent[-1]
+            self._steps_per_second = (steps - then) / (last - first) if last > first else None
+        self._contribution = contribution
+        self._on_status(self.status())
+
+    def _obey(self, worker: worker_lib.Worker) -> None:
+        while True:
+            command = self._heart.next_command()
+            if command is None:
+                return
+            try:
+                following = states.state_after(str(self._job), self._state, command.command)
+            except errors.JobError as error:
+                self._heart.answer(control.Reply(command.id, self._state, str(error)))
+                continue
+            if command.command == states.EXIT:
+                self._job.stopping.set()
+            elif command.command == states.PAUSE:
+                worker.on_pause()
+            elif command.command == states.RESUME:
+                worker.on_resume()
+            if following != self._state:
+                self._enter(following)
+            self._heart.answer(control.Reply(command.id, self._state))
+
+    def _answer_rest(self) -> None:
+        """Answers what came last: an exit is what happens anyway, all else comes too late."""
+        while (command := self._heart.next_command()) is not None:
+            late = command.command != states.EXIT
+            error = f"{self._job} is ending" if late else None
+            self._heart.answer(control.Reply(command.id, self._state, error))
+
+    def _enter(self, state: str) -> None:
+        states.check_transition(str(self._job), self._state, state)
+        self._state = state
+        self._recent.clear()
+        self._steps_per_second = None
+        logging.info("%s: %s", self._job, state)
+        if self._heart is not None:
+            self._heart.publish()
+        self._on_status(self.status())
+
+    def _report(self, error: BaseException) -> None:
+        """Tells log, run directory and registry what has gone wrong."""
+        if self._failure is not None:
+            return
+        self._failure = status_lib.Failure.of(error)
+        logging.error("%s failed\n%s", self._job, self._failure.traceback)
+        directory = self._job.directory
+        if directory is not None:
+            when = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+            text = f"{self._job}, process {os.getpid()}, {when}\n\n{self._failure.traceback}"
+            (directory / "error.txt").write_text(text, encoding="utf-8")
+        self._heart.publish()
+
+    def _forget_error(self) -> None:
+        directory = self._job.directory
+        if directory is not None:
+            with contextlib.suppress(FileNotFoundError):
+                (directory / "error.txt").unlink()
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        with signals.stop_on_signal(sys.stderr) as request:
+            if self._job.stopping.is_set():
+                request.event.set()
+            self._job.stopping = request.event
+            self._stop_request = request
+            yield

@@ -1,0 +1,155 @@
+"""What the program of every job does: flags, configuration, registry, life, exit code.
+
+A job's module ends with:
+
+```python
+if __name__ == "__main__":
+    sys.exit(main.run_job("actor", lambda arguments: ActorJob()))
+```
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import faulthandler
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from typing import Callable, TextIO
+
+from absl import logging
+
+from actor_learner import config, errors
+from actor_learner.commands import import_path
+from actor_learner.jobs import flags, life_cycle, states
+from actor_learner.jobs import job as job_lib
+from actor_learner.jobs import status as status_lib
+from actor_learner.jobs import worker as worker_lib
+from actor_learner.reporting import process_output
+
+OK, FAILED, BAD_CONFIGURATION = 0, 1, 2
+
+USER_ERRORS = (errors.ConfigError, errors.MissingExtraError, errors.SpecMismatchError)
+"""What trying again does not cure: exit code 2, and no launcher starts the job once more."""
+
+_TELL_SECONDS = 10.0
+
+
+def run_job(
+    kind: str,
+    make_worker: Callable[[argparse.Namespace], worker_lib.Worker],
+    argv: Sequence[str] | None = None,
+    *,
+    add_flags: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
+    needs_config: bool = True,
+) -> int:
+    """Runs one job in this process, to its end.
+
+    The configuration is checked first, and loaded, with TensorFlow and all, once the job has shown
+    itself as configuring; then `make_worker` is called. Modules of jobs should therefore import
+    TensorFlow in `make_worker` or `Worker.configure`.
+
+    Args:
+      kind: replay, actor, learner, evaluator, or the name of a user's own job.
+      make_worker: Builds the worker from the flags.
+      argv: The flags; None for those of the process.
+      add_flags: Adds flags of this kind of job.
+      needs_config: Whether the job is nothing without a gin file.
+
+    Returns:
+      The exit code. 0: done, or asked to end by a controller. 1: failed. 2: the configuration is
+      wrong, or does not suit the run. 130, 143: ended in order by SIGINT or SIGTERM.
+    """
+    parser = argparse.ArgumentParser(
+        prog=f"actor-learner {kind}", description=f"Runs the job {kind}."
+    )
+    flags.add(parser)
+    add_flags(parser)
+    arguments = parser.parse_args(sys.argv[1:] if argv is None else list(argv))
+    try:
+        return _run(kind, make_worker, arguments, needs_config)
+    except USER_ERRORS as error:
+        print(f"error: {error}", file=sys.stderr)
+        return BAD_CONFIGURATION
+    except errors.ActorLearnerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return FAILED
+
+
+def _run(
+    kind: str,
+    make_worker: Callable[[argparse.Namespace], worker_lib.Worker],
+    arguments: argparse.Namespace,
+    needs_config: bool,
+) -> int:
+    run_dir = flags.run_directory_of(arguments.run or os.environ.get(flags.RUN_VARIABLE))
+    source = flags.config_source(arguments, run_dir if needs_config else None)
+    if source is not None:
+        if run_dir is not None and run_dir.description.exists():
+            import_path.extend(run_dir.read_description().get("import_path", []))
+        import_path.extend(import_path.of(source))
+        config.check(source)
+    elif needs_config:
+        raise errors.ConfigError(
+            f"{kind} needs --gin_file=FILE. Ready-made: " + ", ".join(config.leaves())
+        )
+    job = flags.make_job(kind, arguments, source)
+
+    def make() -> worker_lib.Worker:
+        if source is not None:
+            config.load(source)
+        return make_worker(arguments)
+
+    with job.names, _output(job) as terminal:
+        life = life_cycle.LifeCycle(job, make, on_status=_Teller(terminal).tell)
+        try:
+            life.run()
+        except errors.ActorLearnerError:
+            raise
+        except Exception as error:
+            if life.state != states.ERROR:
+                raise  # It is in no log yet.
+            if terminal.isatty():
+                traceback.print_exc(file=terminal)
+            print(f"error: {type(error).__name__}: {error}", file=terminal, flush=True)
+            return FAILED
+        return life.exit_code
+
+
+class _Teller:
+    """Tells a person, or a log, of every change of state, and how things go now and then."""
+
+    def __init__(self, terminal: TextIO) -> None:
+        self._terminal = terminal
+        self._state = ""
+        self._told = 0.0
+
+    def tell(self, status: status_lib.Status) -> None:
+        now = time.monotonic()
+        if status.state == self._state and now - self._told < _TELL_SECONDS:
+            return
+        self._state, self._told = status.state, now
+        print(status.describe(), file=self._terminal, flush=True)
+
+
+@contextlib.contextmanager
+def _output(job: job_lib.Job) -> Iterator[TextIO]:
+    """Where a person is told what goes on.
+
+    On a terminal, libraries' noise goes to the job's log in the run directory instead. Under a
+    launcher the process's output is that log already.
+    """
+    logging.set_verbosity(logging.INFO)
+    logging.use_absl_handler()
+    if sys.stderr is not None and sys.stderr.isatty() and job.run_dir is not None:
+        log = job.run_dir.log(job.kind, job.index)
+        with process_output.capture_native_output(log, capture_stdout=True) as output:
+            print(f"{job}: log in {log}", file=output.terminal, flush=True)
+            yield output.terminal
+        return
+    if not faulthandler.is_enabled():
+        faulthandler.enable()
+    yield sys.stderr

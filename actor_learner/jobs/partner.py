@@ -1,0 +1,67 @@
+"""A job's connection to the replay server of its run, found and checked."""
+
+from __future__ import annotations
+
+import time
+
+import reverb
+
+from actor_learner import errors
+from actor_learner.jobs import contract as contract_lib
+from actor_learner.jobs import job as job_lib
+from actor_learner.jobs import model as model_lib
+
+_TRY_SECONDS = 5.0
+
+
+class Partner:
+    """The replay server, and what it says about the run.
+
+    Args:
+      job: Whose connection it is.
+      address: `host:port` of the server; None asks the name registry.
+      timeout_seconds: How long to wait for the server to be there.
+
+    Attributes:
+      address: `host:port`.
+      client: Of the server.
+      contract: What all jobs of the run agree on.
+    """
+
+    def __init__(
+        self, job: job_lib.Job, address: str | None = None, *, timeout_seconds: float = 180.0
+    ) -> None:
+        self._job = job
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            left = deadline - time.monotonic()
+            self.address = address or job.address_of("replay", timeout=max(0.0, left))
+            self.client = reverb.Client(self.address)
+            try:
+                self.contract = contract_lib.read(self.client, min(_TRY_SECONDS, max(1.0, left)))
+                break
+            except errors.ReplayTimeoutError:
+                # It has died, and its name not yet; or it restarts.
+                if left <= 0:
+                    raise
+                if job.stopping.wait(0.5):
+                    raise job_lib.Stopping(f"{job} was asked to end") from None
+
+    @property
+    def run_id(self) -> str:
+        return self.contract["run id"]
+
+    @property
+    def num_lanes(self) -> int:
+        """Lanes of each actor of the run."""
+        return self.contract["lanes per actor"]
+
+    def check(self, model: model_lib.Model) -> None:
+        """Compares what this job has built with the run's contract.
+
+        Raises:
+          errors.SpecMismatchError: If they differ, naming every difference.
+        """
+        contract_lib.require_same(
+            model.contract(self.run_id), self.contract, str(self._job), self.address
+        )

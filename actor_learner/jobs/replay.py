@@ -1,0 +1,159 @@
+"""The replay job: holds the experience of a run, and all that its jobs tell one another."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import sys
+import time
+import uuid
+from typing import Any
+
+from absl import logging
+
+from actor_learner import errors
+from actor_learner.jobs import main, worker
+from actor_learner.naming import name_errors
+
+KIND = "replay"
+_IDLE_SECONDS = 0.5
+
+
+class ReplayJob(worker.Worker):
+    """Serves the tables of a run; saves them now and then, and when it is told to end.
+
+    The environment is built once, for its specs, and closed again.
+
+    Args:
+      host: Under which name other machines reach this one; None finds out.
+      port: To listen on; None takes the one that the run's server had before, or a free one.
+    """
+
+    def __init__(self, host: str | None = None, port: int | None = None) -> None:
+        self._host = host
+        self._port = port
+        self._server = None
+
+    def configure(self) -> None:
+        from actor_learner import experiment as experiment_lib
+        from actor_learner.environments import lanes
+        from actor_learner.jobs import contract, mailbox, model
+        from actor_learner.parameters import publication
+        from actor_learner.replay import server
+
+        job = self.job
+        if job.index != 0:
+            raise errors.ConfigError(f"a run has one replay job, so --index={job.index} has none")
+        self._experiment = experiment_lib.Experiment()
+        env = self._experiment.make_environment(job.seed)
+        try:
+            built = model.Model(
+                self._experiment,
+                env.time_step_spec(),
+                env.action_spec(),
+                lanes.as_lanes(env).num_lanes,
+                seed=job.seed,
+                num_actors=job.num_actors,
+            )
+        finally:
+            env.close()
+        tables = [
+            *built.plan.stream.tables(built.plan.experience),
+            *publication.publication_tables(built.published_variables()),
+            mailbox.mailbox_table(mailbox.REPORTS),
+            mailbox.mailbox_table(mailbox.EVALUATIONS),
+            contract.contract_table(),
+        ]
+        self._table = tables[0].name
+        self._server = server.ReplayServer(
+            tables,
+            self._choose_port(),
+            checkpoint_dir=None if job.run_dir is None else job.run_dir.replay,
+            standalone=True,
+        )
+        if self._server.restored_from is not None:
+            logging.info("Restored from %s.", self._server.restored_from)
+        run_id = remembered(job, "run_id", uuid.uuid4().hex)
+        contract.write(self._server.client(), built.contract(run_id))
+        remember(job, "replay_port", str(self._server.port))
+        job.publish_address(f"{self._host or _host_name(job)}:{self._server.port}")
+        self._saved_at = time.monotonic()
+
+    def poll(self) -> worker.PollResult:
+        interval = self._experiment.replay_checkpoint_seconds
+        if interval and self.job.run_dir and time.monotonic() - self._saved_at >= interval:
+            self._server.checkpoint()
+            self._saved_at = time.monotonic()
+        return worker.PollResult(idle_seconds=_IDLE_SECONDS)
+
+    def status(self) -> dict[str, Any]:
+        table = self._server.info().tables[self._table]
+        return {"message": f"{table.size:,} items", "samples_per_insert": table.samples_per_insert}
+
+    def close(self) -> None:
+        if self._server is None:
+            return
+        try:
+            if self.job.run_dir is not None:
+                self._server.checkpoint()
+        finally:
+            self._server.stop()
+
+    def _choose_port(self) -> int | None:
+        """The port of the run's earlier server, which its writers and readers keep trying."""
+        if self._port is not None:
+            return self._port
+        from actor_learner.replay import server
+
+        before = remembered(self.job, "replay_port", "0")
+        if before == "0":
+            return None
+        if server.port_is_free(int(before)):
+            return int(before)
+        logging.warning("Port %s, which the run's server had, is taken: jobs must restart.", before)
+        return None
+
+
+def remember(job: worker.Job, name: str, value: str) -> None:
+    """Leaves something in the registry for later processes of the run."""
+    job.names.add(f"{job.run}/{name}", value, replace=True)
+
+
+def remembered(job: worker.Job, name: str, otherwise: str) -> str:
+    """What an earlier process of the run has left; `otherwise`, which is left then, if none has."""
+    try:
+        job.names.add(f"{job.run}/{name}", otherwise)
+        return otherwise
+    except name_errors.NameTakenError:
+        return job.names.get(f"{job.run}/{name}")
+
+
+def _host_name(job: worker.Job) -> str:
+    """How the other jobs reach this machine: they are on it unless the registry is a server."""
+    if not str(job.names).startswith(("redis", "unix")):
+        return "localhost"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # Sends nothing: it only chooses an interface.
+            return probe.getsockname()[0]
+        except OSError:
+            return "localhost"
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Runs the job; returns the exit code."""
+
+    def add_flags(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--host", help="name or address of this machine, for the other jobs")
+        parser.add_argument("--port", type=int, help="to listen on (default: a free one)")
+
+    return main.run_job(
+        KIND,
+        lambda arguments: ReplayJob(arguments.host, arguments.port),
+        argv,
+        add_flags=add_flags,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(run())

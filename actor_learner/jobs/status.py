@@ -1,0 +1,191 @@
+"""What a job tells about itself: a small record in the name registry, as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+from actor_learner import errors
+from actor_learner.jobs import names, states
+from actor_learner.reporting import formatting
+
+LONGEST_TRACEBACK = 8_000
+"""Characters of a traceback kept in a status; the end of a longer one, where the cause is."""
+
+_LONGEST_MESSAGE = 2_000
+
+STUCK_SECONDS = 30.0
+"""A poll that lasts longer is pointed out."""
+
+_LONGEST_DETAILS = 8_000
+_KNOWN = ("steps", "version", "version_lag", "message")
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """An exception that ended a job.
+
+    Attributes:
+      type: Name of its class.
+      message: Its text.
+      traceback: Where it came from, causes included.
+    """
+
+    type: str
+    message: str
+    traceback: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        text = _text("".join(traceback.format_exception(type(error), error, error.__traceback__)))
+        if len(text) > LONGEST_TRACEBACK:
+            text = f"[...]\n{text[-LONGEST_TRACEBACK:]}"
+        return cls(type(error).__name__, _text(str(error))[:_LONGEST_MESSAGE], text)
+
+
+@dataclasses.dataclass(frozen=True)
+class Status:
+    """The state of one job, as it was when it last wrote.
+
+    Attributes:
+      kind: replay, actor, learner, evaluator, or a user's own.
+      index: Which one of its kind.
+      state: One of `states.ALL`; `lost` only as seen by a controller.
+      pid: Its process.
+      host: Its machine.
+      incarnation: Differs between a job and the one that was restarted in its place.
+      restarts: How often it has been restarted.
+      steps: What it counts: environment steps of an actor, train steps of a learner, ...
+      steps_per_second: How fast that grows; None while it does not run.
+      version: Train step of the policy it has.
+      version_lag: How many versions it is behind, if it knows.
+      poll_seconds: How long the present slice of work has lasted; 0 between two of them.
+      message: What it is about, in a few words.
+      failure: What ended it, if its state is `error`.
+      details: What else it contributes.
+    """
+
+    kind: str
+    index: int
+    state: str
+    pid: int = 0
+    host: str = ""
+    incarnation: str = ""
+    restarts: int = 0
+    steps: int | None = None
+    steps_per_second: float | None = None
+    version: int | None = None
+    version_lag: int | None = None
+    poll_seconds: float = 0.0
+    message: str = ""
+    failure: Failure | None = None
+    details: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return names.job(self.kind, self.index)
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Status:
+        """Reads what `to_json` wrote; fields that a later version has added are left out.
+
+        Raises:
+          errors.JobError: If it is something else.
+        """
+        try:
+            content = json.loads(text)
+            known = {field.name for field in dataclasses.fields(cls)}
+            fields = {key: value for key, value in content.items() if key in known}
+            if fields.get("failure") is not None:
+                fields["failure"] = Failure(**fields["failure"])
+            return cls(**fields)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise errors.JobError(
+                f"what the registry holds is no status of a job ({error}): {text[:200]!r}"
+            ) from error
+
+    def describe(self) -> str:
+        """One line for people: `actor-0: running, 1.2k/s, version 1,200`."""
+        parts = [self.state]
+        if self.steps is not None:
+            parts.append(f"{formatting.count(self.steps)} steps")
+        if self.steps_per_second is not None:
+            parts.append(formatting.rate(self.steps_per_second))
+        if self.version is not None:
+            parts.append(f"version {formatting.count(self.version)}")
+        if self.version_lag:
+            parts.append(f"{formatting.count(self.version_lag)} behind")
+        note = self.note()
+        return f"{self.name}: {', '.join(parts)}{f' ({note})' if note else ''}"
+
+    def note(self) -> str:
+        """What deserves attention: a failure, a slice of work that does not end, its message."""
+        if self.failure is not None:
+            lines = self.failure.message.strip().splitlines()
+            return f"{self.failure.type}: {lines[0]}" if lines else self.failure.type
+        if self.state in states.LIVE and self.poll_seconds > STUCK_SECONDS:
+            return f"the same poll for {formatting.duration(self.poll_seconds)}"
+        return self.message
+
+
+@dataclasses.dataclass(frozen=True)
+class Contribution:
+    """What a worker's `status()` has returned, checked.
+
+    Attributes:
+      known: `steps`, `version`, `version_lag` and `message`, where given.
+      details: All else.
+    """
+
+    known: Mapping[str, Any]
+    details: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, who: str, contributed: Mapping[str, Any]) -> Contribution:
+        """Checks what a worker contributes.
+
+        Raises:
+          errors.JobError: If it is no small JSON object; NumPy scalars are taken as numbers.
+        """
+        if not isinstance(contributed, Mapping):
+            raise errors.JobError(
+                f"status() of {who} returned a {type(contributed).__name__}; it must return a dict "
+                "such as {'steps': 100, 'version': 7}"
+            )
+        plain = {key: _plain(value) for key, value in contributed.items()}
+        try:
+            text = json.dumps(plain)
+        except (TypeError, ValueError) as error:
+            raise errors.JobError(
+                f"status() of {who} returned what is no JSON: {error}; it returned {plain!r}"
+            ) from error
+        if len(text) > _LONGEST_DETAILS:
+            raise errors.JobError(
+                f"status() of {who} returned {len(text):,} characters of JSON; {_LONGEST_DETAILS:,}"
+                " are the most: it is copied with every heartbeat, so write data to files instead"
+            )
+        for key in ("steps", "version", "version_lag"):
+            if not isinstance(plain.get(key), (int, type(None))):
+                raise errors.JobError(
+                    f"status() of {who} returned {key}={plain[key]!r}; it must be a whole number"
+                )
+        plain = json.loads(text)
+        return cls(
+            {key: plain[key] for key in _KNOWN if key in plain},
+            {key: value for key, value in plain.items() if key not in _KNOWN},
+        )
+
+
+def _text(text: str) -> str:
+    """`text` without what UTF-8 has no way to write, such as half a character of a broken path."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if getattr(value, "shape", None) == () else value

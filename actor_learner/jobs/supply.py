@@ -1,0 +1,109 @@
+"""How many train steps the experience at hand is good for, as seen from the learner's side."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import reverb
+
+from actor_learner import plan as plan_lib
+from actor_learner import reverb_calls
+
+TURNS_AHEAD = 2
+"""Turns that each actor may be ahead of the learner."""
+
+
+class Supply(Protocol):
+    """Says when the learner is to train, and how far actors may go."""
+
+    def updates_due(self, environment_step: int, train_step: int) -> int:
+        """Train steps to take now; 0 or less: wait."""
+
+    def steps_allowed(self, environment_step: int, train_step: int) -> int:
+        """Environment steps, over all actors, by which these are to wait for the learner."""
+
+
+class PacedSupply:
+    """For replay: train steps follow environment steps at the configured ratio.
+
+    Args:
+      plan: What the experiment comes to.
+      pace: From where to count.
+      num_actors: How many actors there are.
+      client: Of the replay server.
+      table: Name of the table with the experience.
+    """
+
+    def __init__(
+        self,
+        plan: plan_lib.Plan,
+        pace: plan_lib.Pace,
+        num_actors: int,
+        client: reverb.Client,
+        table: str,
+    ) -> None:
+        self._pace = pace
+        self._ahead = TURNS_AHEAD * plan.steps_per_turn * num_actors
+        self._client = client
+        self._table = table
+        self._has_items = False
+
+    def updates_due(self, environment_step: int, train_step: int) -> int:
+        due = self._pace.updates_due(environment_step) - train_step
+        if due > 0 and not self._has_items:
+            # Sequences are written when an episode ends; a restarted server may be empty.
+            table = reverb_calls.fetch_table(self._client, self._table, 5.0)
+            self._has_items = table.current_size > 0
+            if not self._has_items:
+                return 0
+        return due
+
+    def steps_allowed(self, environment_step: int, train_step: int) -> int:
+        del environment_step
+        return self._pace.steps_until(train_step) + self._ahead
+
+
+class QueuedSupply:
+    """For queues: a train step per batch that has arrived.
+
+    Args:
+      plan: What the experiment comes to.
+      items_per_batch: Items that make a batch.
+      num_actors: How many actors there are.
+      client: Of the replay server.
+      table: Name of the queue.
+    """
+
+    def __init__(
+        self,
+        plan: plan_lib.Plan,
+        items_per_batch: int,
+        num_actors: int,
+        client: reverb.Client,
+        table: str,
+    ) -> None:
+        self._items_per_batch = items_per_batch
+        self._client = client
+        self._table = table
+        self._ahead = TURNS_AHEAD * plan.steps_per_turn * num_actors
+        self._most_batches = TURNS_AHEAD * num_actors
+        self._begun: tuple[int, int] | None = None
+        self._arrived = 0
+        self._waiting = 0
+
+    def updates_due(self, environment_step: int, train_step: int) -> int:
+        del environment_step
+        info = reverb_calls.fetch_table(self._client, self._table, 5.0)
+        arrived = info.rate_limiter_info.insert_stats.completed
+        if self._begun is None or arrived < self._arrived:
+            # At the start, or after a restart of the server, what it holds is what there is.
+            self._begun = (arrived - info.current_size, train_step)
+        self._arrived = arrived
+        items_before, steps_before = self._begun
+        batches = (arrived - items_before) // self._items_per_batch
+        self._waiting = batches - (train_step - steps_before)
+        return self._waiting
+
+    def steps_allowed(self, environment_step: int, train_step: int) -> int:
+        del train_step
+        return environment_step + (self._ahead if self._waiting < self._most_batches else 0)

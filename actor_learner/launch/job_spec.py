@@ -1,0 +1,97 @@
+"""A job that is to be started, and what starts it."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from actor_learner.jobs import names
+from actor_learner.launch import restarts
+
+_STOP_RANKS = {"policy": 1, "learner": 2, "replay": 3}
+
+
+@dataclasses.dataclass(frozen=True)
+class JobSpec:
+    """One job, as a command line.
+
+    Attributes:
+      kind: replay, actor, learner, evaluator, or the name of a user's own job.
+      index: Which one of its kind.
+      command: The program and its arguments.
+      restart: What happens when it fails.
+      environment: Variables to set, besides those that the launcher has.
+      resources: What it needs of its node, such as `{"CPU": 1}`; for clusters only.
+    """
+
+    kind: str
+    index: int
+    command: Sequence[str]
+    restart: restarts.RestartPolicy = restarts.RestartPolicy()
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    resources: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return names.job(self.kind, self.index)
+
+    @property
+    def ends_run(self) -> bool:
+        """Whether the run is complete when this job is."""
+        return self.kind == "learner"
+
+    @property
+    def finishes_alone(self) -> bool:
+        """Whether it completes by itself, some time after those that end the run.
+
+        An evaluator does: it has the final version to evaluate.
+        """
+        return self.kind == "evaluator"
+
+    @property
+    def stop_rank(self) -> int:
+        """Jobs of lower rank are stopped first: those that use before those that serve."""
+        return _STOP_RANKS.get(self.kind, 0)
+
+
+class Process(Protocol):
+    """A job that has been started."""
+
+    @property
+    def incarnation(self) -> str:
+        """What its status in the registry carries, to tell it from its predecessors."""
+
+    @property
+    def note(self) -> str:
+        """What the launcher knows about it that the job does not; empty for nothing."""
+
+    @property
+    def relaunches(self) -> int:
+        """How often the launcher has restarted it without being asked."""
+
+    def poll(self) -> int | None:
+        """None while it runs; then its exit code, or minus the number of the signal it died of."""
+
+    def terminate(self) -> None:
+        """Asks it to end; it is killed if it has not after the launcher's grace period."""
+
+    def kill(self) -> None:
+        """Ends it, and all that it has started, at once."""
+
+    def forgo_grace(self) -> None:
+        """Has it killed at once, not asked to end, should the launcher vanish from now on."""
+
+
+class Launcher(Protocol):
+    """Starts jobs, somewhere."""
+
+    def launch(self, spec: JobSpec, restarts: int, log: pathlib.Path) -> Process:
+        """Starts a job; what it prints is appended to `log`, here.
+
+        Does not wait for the job to come up.
+        """
+
+    def close(self) -> None:
+        """Frees what the launcher holds, its processes having ended."""

@@ -1,0 +1,162 @@
+"""Starts jobs as processes of this machine, each under a guardian of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+
+from actor_learner import errors
+from actor_learner.jobs import job as job_lib
+from actor_learner.launch import job_spec
+
+GRACE_SECONDS = 60.0
+"""How long a job that is asked to end may take, saving included."""
+
+GUARDIAN = pathlib.Path(__file__).with_name("guardian.py")
+_TERMINATE, _KILL, _FORGO_GRACE = b"t", b"k", b"!"  # What its guardian understands.
+
+
+class LocalProcess:
+    """One job under its guardian. See `job_spec.Process`.
+
+    Args:
+      command: What to run.
+      environment: All its variables.
+      log: Where its output is appended.
+      grace_seconds: How long it may take to end when asked.
+      incarnation: What its status is to carry.
+      detached: Whether this process, or what runs it, may kill its children when it ends; the job
+        is to end in order even then.
+    """
+
+    note = ""
+    relaunches = 0
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        log: pathlib.Path,
+        *,
+        grace_seconds: float,
+        incarnation: str,
+        detached: bool = False,
+    ) -> None:
+        self.incarnation = incarnation
+        reading, self._lifeline = os.pipe()
+        arguments = [f"{grace_seconds:g}", str(reading), "1" if detached else "0", *command]
+        try:
+            with open(log, "ab") as output:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", str(GUARDIAN), *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env=dict(environment),
+                    pass_fds=[reading],
+                    start_new_session=True,  # Ctrl-C is for the launcher, which stops in order.
+                )
+        except (OSError, ValueError) as error:  # ValueError: a NUL in an argument.
+            os.close(self._lifeline)
+            raise errors.JobError(f"{shlex.join(command)} cannot be started: {error}") from error
+        finally:
+            os.close(reading)
+
+    @property
+    def pid(self) -> int:
+        """Of the guardian; the job is its child."""
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        code = self._process.poll()
+        if code is not None and self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+        return code
+
+    def wait(self, timeout: float) -> int:
+        """Waits for the end; returns what `poll` does then.
+
+        Raises:
+          errors.JobTimeoutError: If it has not ended by then.
+        """
+        try:
+            self._process.wait(timeout)
+        except subprocess.TimeoutExpired as error:
+            raise errors.JobTimeoutError(
+                f"process {self._process.pid} has not ended within {timeout:g} s"
+            ) from error
+        return self.poll()
+
+    def terminate(self) -> None:
+        self._tell(_TERMINATE)
+
+    def kill(self) -> None:
+        self._tell(_KILL)
+
+    def forgo_grace(self) -> None:
+        self._tell(_FORGO_GRACE)
+
+    def _tell(self, what: bytes) -> None:
+        if self.poll() is None:
+            with contextlib.suppress(BrokenPipeError):  # It has ended just now.
+                os.write(self._lifeline, what)
+
+
+class LocalLauncher:
+    """Starts jobs here. See `job_spec.Launcher`.
+
+    Args:
+      grace_seconds: How long a job that is asked to end may take.
+    """
+
+    def __init__(self, grace_seconds: float = GRACE_SECONDS) -> None:
+        self._grace_seconds = grace_seconds
+
+    def launch(self, spec: job_spec.JobSpec, restarts: int, log: pathlib.Path) -> LocalProcess:
+        note_start(log, spec, restarts)
+        return start(spec, restarts, log, grace_seconds=self._grace_seconds)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def start(
+    spec: job_spec.JobSpec,
+    restarts: int,
+    log: pathlib.Path,
+    *,
+    grace_seconds: float,
+    detached: bool = False,
+) -> LocalProcess:
+    """Starts a job on this machine."""
+    incarnation = uuid.uuid4().hex
+    environment = {
+        **os.environ,
+        **spec.environment,
+        job_lib.INCARNATION_VARIABLE: incarnation,
+        job_lib.RESTARTS_VARIABLE: str(restarts),
+    }
+    return LocalProcess(
+        spec.command,
+        environment,
+        log,
+        grace_seconds=grace_seconds,
+        incarnation=incarnation,
+        detached=detached,
+    )
+
+
+def note_start(log: pathlib.Path, spec: job_spec.JobSpec, restarts: int) -> None:
+    """Begins a new section of a job's log."""
+    when = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+    what = f"restart {restarts}" if restarts else "start"
+    with open(log, "a", encoding="utf-8") as file:
+        file.write(f"--- {what} of {spec.name}, {when}: {shlex.join(spec.command)}\n")

@@ -1,0 +1,67 @@
+"""From a list of jobs to an exit code: what every launcher's command comes down to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TextIO
+
+from actor_learner import run_directory
+from actor_learner.commands import signals
+from actor_learner.jobs import controller as controller_lib
+from actor_learner.launch import job_spec, local, status_reader, supervisor, view
+from actor_learner.naming import connect
+
+OK, FAILED, BAD_CONFIGURATION = 0, 1, 2
+
+
+def run_jobs(
+    specs: Sequence[job_spec.JobSpec],
+    launcher: job_spec.Launcher,
+    *,
+    run: str,
+    run_dir: run_directory.RunDirectory,
+    registry: str,
+    terminal: TextIO,
+    grace_seconds: float = local.GRACE_SECONDS,
+    final_seconds: float = supervisor.FINAL_SECONDS,
+) -> int:
+    """Runs jobs to the end of their run, and tells the user about it on `terminal`.
+
+    Args:
+      specs: The jobs.
+      launcher: Starts them; the caller closes it.
+      run: Name of the run in the registry.
+      run_dir: Takes the logs.
+      registry: URL of the registry that the jobs use.
+      terminal: Where the user looks.
+      grace_seconds: How long the launcher lets a job take that is asked to end.
+      final_seconds: How long evaluators may take after the learner has completed.
+
+    Returns:
+      0: the run is complete. 1: a job has failed for good. 2: its configuration is wrong. 130, 143:
+      ended in order by Ctrl-C or SIGTERM.
+    """
+    with connect.connect(registry, who="launcher") as names:
+        controller = controller_lib.Controller(names, run)
+        controller.forget_ended()
+        with (
+            signals.stop_on_signal(terminal) as stop,
+            status_reader.StatusReader(controller) as reader,
+        ):
+            outcome = supervisor.Supervisor(
+                specs,
+                launcher,
+                reader,
+                run_dir,
+                view.make_view(terminal, f"{run}: {len(specs)} jobs"),
+                stop.event,
+                grace_seconds=grace_seconds,
+                final_seconds=final_seconds,
+            ).run()
+    for line in [*outcome.lines, f"{outcome.status}: {run_dir}"]:
+        print(line, file=terminal, flush=True)
+    if outcome.status == supervisor.INTERRUPTED:
+        return stop.exit_code
+    if outcome.status == supervisor.COMPLETED:
+        return OK
+    return BAD_CONFIGURATION if outcome.bad_configuration else FAILED

@@ -1,0 +1,71 @@
+"""Reads what jobs tell about themselves, in a thread: no registry holds up a launcher."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from absl import logging
+
+from actor_learner import errors
+from actor_learner.jobs import controller as controller_lib
+from actor_learner.jobs import status as status_lib
+
+READ_SECONDS = 0.5
+
+
+class StatusReader:
+    """Keeps the latest status of every job of a run at hand.
+
+    Args:
+      controller: Of the run.
+    """
+
+    def __init__(self, controller: controller_lib.Controller) -> None:
+        self._controller = controller
+        self._statuses: dict[str, status_lib.Status] = {}
+        self._problem = ""
+        self._failure: BaseException | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="status reader", daemon=True)
+
+    def __enter__(self) -> StatusReader:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._stop.set()
+        self._thread.join(10.0)  # A registry that hangs must not keep the launcher from ending.
+
+    @property
+    def problem(self) -> str:
+        """Why nothing can be read at present; empty if it can."""
+        return self._problem
+
+    def status(self, name: str, incarnation: str) -> status_lib.Status | None:
+        """The latest status of a job; None if it, and not its predecessor, has left none yet.
+
+        Raises:
+          Whatever went wrong in the thread that is nobody's fault but ours.
+        """
+        if self._failure is not None:
+            raise self._failure
+        status = self._statuses.get(name)
+        return status if status is not None and status.incarnation == incarnation else None
+
+    def read_now(self) -> None:
+        """Looks once, from the calling thread; what keeps it from reading becomes `problem`."""
+        try:
+            self._statuses = {status.name: status for status in self._controller.workers()}
+            self._problem = ""
+        except errors.ActorLearnerError as error:
+            if not self._problem:  # Once per outage.
+                logging.warning("states cannot be read: %s", error)
+            self._problem = f"states cannot be read: {error}"
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.wait(READ_SECONDS):
+                self.read_now()
+        except BaseException as error:  # noqa: BLE001 - raised by `status`.
+            self._failure = error

@@ -1,0 +1,170 @@
+"""One job under supervision: started, watched, restarted, stopped."""
+
+from __future__ import annotations
+
+import pathlib
+import signal
+from typing import Callable
+
+from actor_learner import errors
+from actor_learner.launch import job_spec, restarts
+from actor_learner.reporting import formatting
+
+WAITING, UP = "waiting", "up"
+COMPLETED, FAILED, STOPPED = "completed", "failed", "stopped"
+
+BAD_CONFIGURATION = 2  # The exit code of jobs that would fail in the same way once more.
+_CANNOT_START = 127
+_EXPECTED_WHEN_STOPPED = (0, 128 + signal.SIGTERM, -signal.SIGTERM)
+_TAIL_BYTES = 16_384
+
+
+class SupervisedJob:
+    """Keeps one job running as its restart policy says.
+
+    Args:
+      spec: The job.
+      launcher: Starts it.
+      log: Where its output goes.
+      say: Takes a line for the user.
+
+    Attributes:
+      spec: The job.
+      state: WAITING to be (re)started, UP, or ended: COMPLETED, FAILED for good, STOPPED.
+      process: The one that runs or ran last; None before the first.
+      stopping: Whether it was asked to end.
+      last_words: How it ended last; empty before.
+      bad_configuration: Whether it ended because its configuration is wrong.
+    """
+
+    def __init__(
+        self,
+        spec: job_spec.JobSpec,
+        launcher: job_spec.Launcher,
+        log: pathlib.Path,
+        say: Callable[[str], None],
+    ) -> None:
+        self.spec = spec
+        self.log = log
+        self.state = WAITING
+        self.process: job_spec.Process | None = None
+        self.stopping = False
+        self.last_words = ""
+        self.bad_configuration = False
+        self._launcher = launcher
+        self._say = say
+        self._history = restarts.RestartHistory(spec.restart)
+        self._relaunches = 0  # Of earlier processes, by the launcher itself.
+        self._start_at = 0.0
+        self._started_at = 0.0
+
+    @property
+    def ended(self) -> bool:
+        return self.state in (COMPLETED, FAILED, STOPPED)
+
+    @property
+    def restarts(self) -> int:
+        """How often it has been restarted, by us or by the launcher itself."""
+        running = self.process.relaunches if self.process is not None else 0
+        return self._history.total + self._relaunches + running
+
+    def seconds_to_start(self, now: float) -> float:
+        """How long it still waits to be restarted."""
+        return max(0.0, self._start_at - now) if self.state == WAITING else 0.0
+
+    def tick(self, now: float) -> None:
+        """Starts it if it is time to; sees whether it has ended. Does not wait."""
+        if self.state == WAITING and now >= self._start_at:
+            self._start(now)
+        if self.state == UP:
+            code = self.process.poll()
+            if code is not None:
+                self._has_ended(code, now)
+
+    def stop(self) -> None:
+        """Asks it to end, for good; `tick` tells when it has."""
+        if self.stopping or self.ended:
+            return
+        self.stopping = True
+        if self.state == WAITING:
+            self.state = STOPPED
+        else:
+            self.process.terminate()
+
+    def forgo_grace(self) -> None:
+        """Has it killed at once should this launcher vanish."""
+        if self.state == UP:
+            self.process.forgo_grace()
+
+    def kill(self) -> None:
+        """Ends it at once, for good; `tick` tells when it has."""
+        if not self.ended:
+            self.stopping = True
+            if self.state == WAITING:
+                self.state = STOPPED
+            else:
+                self.process.kill()
+
+    def tail(self, lines: int = 20) -> list[str]:
+        """The last lines of its log."""
+        try:
+            with open(self.log, "rb") as file:
+                file.seek(max(0, file.seek(0, 2) - _TAIL_BYTES))
+                return file.read().decode("utf-8", "replace").splitlines()[-lines:]
+        except FileNotFoundError:
+            return []
+
+    def _start(self, now: float) -> None:
+        self._relaunches += self.process.relaunches if self.process is not None else 0
+        self._started_at = now
+        try:
+            self.process = self._launcher.launch(self.spec, self.restarts, self.log)
+        except errors.JobError as error:
+            self._say(str(error))
+            self._has_ended(_CANNOT_START, now)
+        else:
+            self.state = UP
+
+    def _has_ended(self, code: int, now: float) -> None:
+        ran = now - self._started_at
+        self.last_words = f"{_how(code)} after {formatting.duration(ran)}"
+        if self.stopping:
+            self.state = STOPPED
+            if code not in _EXPECTED_WHEN_STOPPED:
+                self._say(f"{self.spec.name}, asked to stop, ended with {_how(code)}: {self.log}")
+        elif code == 0:
+            self.state = COMPLETED
+        elif code == BAD_CONFIGURATION:
+            self.state = FAILED
+            self.bad_configuration = True
+            self.last_words = f"{_how(code)}: its configuration is wrong or does not suit the run"
+        else:
+            self._restart(now, ran)
+
+    def _restart(self, now: float, ran: float) -> None:
+        policy = self.spec.restart
+        delay = self._history.next_delay(now, ran)
+        if delay is None:
+            self.state = FAILED
+            self.last_words += (
+                f"; it was restarted {self._history.in_a_row} times within "
+                f"{formatting.duration(policy.window_seconds)}, which is the most allowed"
+                if policy.most
+                else "; it is not to be restarted"
+            )
+            return
+        self.state = WAITING
+        self._start_at = now + delay
+        self._say(
+            f"{self.spec.name} ended with {self.last_words}: restart {self._history.in_a_row} of "
+            f"{policy.most} in {delay:g} s ({self.log})"
+        )
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {signal.Signals(-code).name}"
+    except ValueError:  # A real-time signal has no name.
+        return f"signal {-code}"

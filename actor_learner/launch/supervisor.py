@@ -1,0 +1,192 @@
+"""Runs the jobs of a run to its end: starts them, keeps them running, stops them in order."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Callable, NamedTuple
+
+from actor_learner import run_directory
+from actor_learner.launch import job_rows, job_spec, supervised_job
+from actor_learner.launch import status_reader as status_reader_lib
+from actor_learner.launch import view as view_lib
+
+COMPLETED, FAILED, INTERRUPTED = "completed", "failed", "interrupted"
+
+FINAL_SECONDS = 600.0
+"""How long evaluators may take for the final version, once training is complete."""
+
+_TICK_SECONDS = 0.1
+_BEYOND_GRACE_SECONDS = 15.0
+
+
+class Outcome(NamedTuple):
+    """How a run has ended.
+
+    Attributes:
+      status: COMPLETED, FAILED or INTERRUPTED.
+      lines: What to tell the user, after the view is closed.
+      bad_configuration: Whether a job said that its configuration is wrong.
+    """
+
+    status: str
+    lines: list[str]
+    bad_configuration: bool = False
+
+
+class Supervisor:
+    """Sees a run through.
+
+    The run is complete when the learner is, or all jobs are, if there is no learner. Actors and
+    jobs of the user's own are then stopped, evaluators given time to evaluate the final version;
+    then the learner is stopped, if it still runs, and the replay last. The same order serves an
+    interruption, and the failure, for good, of any job.
+
+    Args:
+      specs: The jobs.
+      launcher: Starts them.
+      reader: Of what they tell about themselves; started.
+      run_dir: Takes their logs.
+      view: Shows them; not yet started.
+      stop: Set from anywhere to end the run in order.
+      grace_seconds: How long the launcher lets a job take that is asked to end.
+      final_seconds: How long evaluators may take after the learner has completed.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[job_spec.JobSpec],
+        launcher: job_spec.Launcher,
+        reader: status_reader_lib.StatusReader,
+        run_dir: run_directory.RunDirectory,
+        view: view_lib.JobsView,
+        stop: threading.Event,
+        *,
+        grace_seconds: float,
+        final_seconds: float = FINAL_SECONDS,
+    ) -> None:
+        self._reader = reader
+        self._view = view
+        self._stop = stop
+        self._kill_after_seconds = grace_seconds + _BEYOND_GRACE_SECONDS
+        self._final_seconds = final_seconds
+        # Those that serve are started first, those that use them last.
+        ordered = sorted(specs, key=lambda spec: (-spec.stop_rank, spec.kind, spec.index))
+        self._jobs = [
+            supervised_job.SupervisedJob(
+                spec, launcher, run_dir.log(spec.kind, spec.index), view.message
+            )
+            for spec in ordered
+        ]
+
+    def run(self) -> Outcome:
+        """Blocks until everything has ended; nothing is left running, whatever happens."""
+        self._view.start()
+        try:
+            status = self._supervise()
+            late = self._late() if status == COMPLETED else []
+            lines = self._explain(late)
+            self._stop_in_order()
+            bad_configuration = any(job.bad_configuration for job in self._jobs)
+            return Outcome(FAILED if late else status, lines, bad_configuration)
+        finally:
+            self._end_rest()
+            self._view.close()
+
+    def _supervise(self) -> str:
+        status = self._until(self._complete)
+        if status != COMPLETED:
+            return status
+        self._view.message("training is complete")
+        for job in self._jobs:
+            if job.spec.stop_rank == 0 and not job.spec.finishes_alone:
+                job.stop()
+        last = [job for job in self._jobs if job.spec.finishes_alone]
+        deadline = time.monotonic() + self._final_seconds
+        return self._until(lambda: all(job.ended for job in last) or time.monotonic() > deadline)
+
+    def _until(self, reached: Callable[[], bool]) -> str:
+        """Watches over the jobs until `reached()`, or one has failed, or the user interrupts."""
+        while True:
+            self._tick()
+            if any(job.state == supervised_job.FAILED for job in self._jobs):
+                return FAILED
+            if reached():
+                return COMPLETED
+            if self._stop.wait(_TICK_SECONDS):
+                return INTERRUPTED
+
+    def _complete(self) -> bool:
+        decisive = [job for job in self._jobs if job.spec.ends_run] or self._jobs
+        return all(job.state == supervised_job.COMPLETED for job in decisive)
+
+    def _stop_in_order(self) -> None:
+        hasty = False
+        for rank in sorted({job.spec.stop_rank for job in self._jobs}):
+            stopped = [job for job in self._jobs if job.spec.stop_rank == rank]
+            for job in stopped:
+                job.stop()
+            deadline = time.monotonic() + self._kill_after_seconds
+            while not all(job.ended for job in stopped):
+                if time.monotonic() > deadline + _BEYOND_GRACE_SECONDS:
+                    left = ", ".join(job.spec.name for job in stopped if not job.ended)
+                    self._view.message(f"{left} cannot be killed, and may be left running")
+                    break
+                if self._stop.is_set() and not hasty:
+                    # A second signal ends this process at once; the jobs shall not save then.
+                    hasty = True
+                    for job in self._jobs:
+                        job.forgo_grace()
+                if time.monotonic() > deadline:
+                    for job in stopped:
+                        job.kill()
+                self._tick()
+                time.sleep(_TICK_SECONDS)
+
+    def _end_rest(self) -> None:
+        """Leaves nothing behind where `run` itself has failed; the jobs may still save."""
+        left = [job for job in self._jobs if not job.ended]
+        for job in left:
+            job.stop()
+        for seconds in (self._kill_after_seconds, _BEYOND_GRACE_SECONDS):
+            deadline = time.monotonic() + seconds
+            while any(not job.ended for job in left) and time.monotonic() < deadline:
+                for job in left:
+                    job.tick(time.monotonic())
+                time.sleep(_TICK_SECONDS)
+            for job in left:
+                job.kill()
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        for job in self._jobs:
+            job.tick(now)
+        self._view.update(job_rows.rows(self._jobs, self._reader, now))
+
+    def _late(self) -> list[str]:
+        """Evaluators that have had their time after training was complete."""
+        return [j.spec.name for j in self._jobs if j.spec.finishes_alone and not j.ended]
+
+    def _explain(self, late: Sequence[str]) -> list[str]:
+        lines: list[str] = []
+        failed = [job for job in self._jobs if job.state == supervised_job.FAILED]
+        if failed:
+            self._reader.read_now()  # For the errors they have left last.
+        for job in failed:
+            lines += self._post_mortem(job)
+        if late:
+            lines.append(
+                f"{', '.join(late)} did not finish within {self._final_seconds:g} s after training "
+                "was complete: the final version may not have been evaluated"
+            )
+        return lines
+
+    def _post_mortem(self, job: supervised_job.SupervisedJob) -> list[str]:
+        name = job.spec.name
+        lines = [f"{name} failed for good: {job.last_words}"]
+        status = job_rows.status_of(job, self._reader)
+        if status is not None and status.failure is not None:
+            lines += ["its error:", status.failure.traceback.rstrip()]
+        lines += [f"last lines of {job.log}:", *(f"  {line}" for line in job.tail())]
+        return lines

@@ -1,0 +1,55 @@
+"""What can go wrong with names."""
+
+from __future__ import annotations
+
+from actor_learner import errors
+
+
+class NamingError(errors.ActorLearnerError):
+    """Base of the errors of a name registry."""
+
+
+class InvalidNameError(NamingError, ValueError):
+    """A name, value or time to live that no registry can take."""
+
+
+class NameTakenError(NamingError):
+    """Somebody else has added the name and it is still alive.
+
+    Attributes:
+      name: The name.
+      holder: Owner token of whoever has it; None if it went away at that very moment.
+    """
+
+    def __init__(self, message: str, *, name: str, holder: str | None) -> None:
+        super().__init__(message)
+        self.name = name
+        self.holder = holder
+
+
+class NameNotFoundError(NamingError, LookupError):
+    """There is no such name, or its time to live has run out."""
+
+
+class NotOwnerError(NamingError):
+    """The name was added by somebody else, who alone may refresh, change or delete it."""
+
+
+class NameWaitTimeoutError(NamingError, TimeoutError):
+    """A wait for a name ran past its deadline; the message says who waits for what."""
+
+
+class NameLostError(NamingError):
+    """A name that was to be kept alive has vanished or belongs to somebody else now.
+
+    Attributes:
+      name: The name.
+    """
+
+    def __init__(self, message: str, *, name: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class RegistryUnavailableError(NamingError):
+    """The registry's server or directory does not answer. Trying again later may help."""

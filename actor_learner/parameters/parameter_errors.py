@@ -1,0 +1,17 @@
+"""What can go wrong with stored parameters."""
+
+from __future__ import annotations
+
+from actor_learner import errors
+
+
+class ParameterError(errors.ActorLearnerError):
+    """Base of the errors of a parameter store."""
+
+
+class ParametersNotFoundError(ParameterError, LookupError):
+    """There is no such name, version or tag; the message says which there are."""
+
+
+class DamagedParametersError(ParameterError):
+    """A file is there but is not what was written; the message names it and says why."""

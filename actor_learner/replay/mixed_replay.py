@@ -1,0 +1,146 @@
+"""Batches mixed from several streams: recorded and new experience, in fixed shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Callable
+
+import numpy as np
+import reverb
+import tensorflow as tf
+from tf_agents.trajectories import time_step as ts
+
+from actor_learner import configurable, errors
+from actor_learner import experience as experience_lib
+from actor_learner.replay import offline, sample_stream
+
+
+@configurable.register
+class MixedReplay(offline.PrefilledStream):
+    """Every batch holds a fixed share of rows of each stream.
+
+    MixedReplay.streams = [@LaneReplay(), @RecordedReplay()]
+    MixedReplay.weights = [0.5, 0.5]
+
+    The shares are exact, not random: a batch of 64 with these weights has 32 rows of each. Where
+    they do not come out even, the rows that are left go to the largest remainders.
+
+    Args:
+      streams: Streams of the same kind, without importance weights, with tables of different names.
+        One of them at most may be written by actors; it is named first.
+      weights: Share of each, in any unit.
+    """
+
+    def __init__(
+        self, streams: Sequence[sample_stream.SampleStream], weights: Sequence[float]
+    ) -> None:
+        self._streams = list(streams)
+        self._weights = list(weights)
+        if len(self._streams) < 2 or len(self._streams) != len(self._weights):
+            raise errors.ConfigError(
+                f"MixedReplay needs two streams or more and a weight for each, got "
+                f"{len(self._streams)} streams and {len(self._weights)} weights"
+            )
+        if min(self._weights) <= 0:
+            raise errors.ConfigError(
+                f"MixedReplay.weights must all be above 0, got {self._weights}: leave out streams "
+                "that are not to be used"
+            )
+        for stream in self._streams:
+            name = type(stream).__name__
+            if stream.weighted or stream.kind == experience_lib.UNROLLS:
+                why = "has importance weights" if stream.weighted else "hands each unroll on once"
+                raise errors.ConfigError(
+                    f"MixedReplay.streams: {name} {why} and cannot be mixed; use @LaneReplay() and "
+                    "@RecordedReplay()"
+                )
+        if len({stream.kind for stream in self._streams}) > 1:
+            kinds = ", ".join(f"{type(s).__name__} {s.kind}" for s in self._streams)
+            raise errors.ConfigError(f"MixedReplay.streams are of different kinds: {kinds}")
+        written = [stream for stream in self._streams if _collects(stream)]
+        if len(written) > 1 or (written and written[0] is not self._streams[0]):
+            raise errors.ConfigError(
+                "MixedReplay.streams may hold one stream that actors write to, in the first place; "
+                f"got {', '.join(type(stream).__name__ for stream in self._streams)}"
+            )
+        self.kind = self._streams[0].kind
+        self.collects = bool(written)
+
+    def specs(self) -> tuple[ts.TimeStep, Any]:
+        return next(s for s in self._streams if isinstance(s, offline.PrefilledStream)).specs()
+
+    def fill(self, experience: sample_stream.Experience, client: reverb.Client) -> int:
+        return sum(
+            stream.fill(experience, client)
+            for stream in self._streams
+            if isinstance(stream, offline.PrefilledStream)
+        )
+
+    def tables(self, experience: sample_stream.Experience) -> list[reverb.Table]:
+        found = [table for stream in self._streams for table in stream.tables(experience)]
+        names = [table.name for table in found]
+        if len(set(names)) < len(names):
+            raise errors.ConfigError(
+                f"MixedReplay.streams have tables of the same name ({', '.join(names)}): give each "
+                "RecordedReplay a table_name of its own"
+            )
+        return found
+
+    def observer(
+        self,
+        experience: sample_stream.Experience,
+        client: reverb.Client,
+        version: Callable[[], int] | None = None,
+    ) -> Any:
+        return self._streams[0].observer(experience, client, version)
+
+    def dataset(
+        self,
+        experience: sample_stream.Experience,
+        server_address: str,
+        batch_size: int,
+        timeout_seconds: float,
+    ) -> tf.data.Dataset:
+        parts = [
+            stream.dataset(experience, server_address, size, timeout_seconds)
+            for stream, size in zip(self._streams, shares(self._weights, batch_size))
+        ]
+        for stream, part in zip(self._streams[1:], parts[1:]):
+            try:
+                tf.nest.assert_same_structure(part.element_spec, parts[0].element_spec)
+            except (TypeError, ValueError) as error:
+                raise errors.ConfigError(
+                    f"MixedReplay: batches of {type(stream).__name__} and "
+                    f"{type(self._streams[0]).__name__} are built differently; mix @LaneReplay() "
+                    "and @RecordedReplay()"
+                ) from error
+
+        def join(*batches: Any) -> Any:
+            return tf.nest.map_structure(lambda *leaves: tf.concat(leaves, axis=0), *batches)
+
+        return tf.data.Dataset.zip(tuple(parts)).map(join).prefetch(1)
+
+    def num_transitions(self, experience: sample_stream.Experience, num_items: int) -> int:
+        return self._streams[0].num_transitions(experience, num_items)
+
+
+def shares(weights: Sequence[float], total: int) -> list[int]:
+    """Splits `total` rows in proportion to `weights`, none of them empty.
+
+    Raises:
+      errors.ConfigError: If one share would be less than a row.
+    """
+    exact = np.asarray(weights, np.float64) / np.sum(weights) * total
+    counts = np.floor(exact + 1e-9).astype(int)
+    largest = np.argsort(-(exact - counts), kind="stable")
+    counts[largest[: total - counts.sum()]] += 1
+    if not counts.all():
+        raise errors.ConfigError(
+            f"MixedReplay.weights {list(weights)} leave a stream without a row in a batch of "
+            f"{total}: raise Experiment.batch_size, or its weight"
+        )
+    return counts.tolist()
+
+
+def _collects(stream: sample_stream.SampleStream) -> bool:
+    return stream.collects if isinstance(stream, offline.PrefilledStream) else True

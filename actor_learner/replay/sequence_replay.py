@@ -1,0 +1,152 @@
+"""Prioritized replay of sequences, for agents with memory."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Callable
+
+import reverb
+import tensorflow as tf
+
+from actor_learner import configurable, errors
+from actor_learner import experience as experience_lib
+from actor_learner.replay import (
+    importance,
+    sample_stream,
+    sequence_layout,
+    sequence_observer,
+    tables,
+)
+
+TABLE = "experience"
+
+
+@configurable.register
+class SequenceReplay(sample_stream.SampleStream):
+    """Items are sequences of consecutive steps of one episode, sampled by priority.
+
+    Sequences begin every `period` steps of an episode and share their data. An agent that
+    bootstraps within a sequence cannot learn the last step in it, and learns nothing from the
+    `burn_in` first ones unless they begin an episode. So that every step is learned,
+    `burn_in < sequence_length - period`; only where no episode is longer than a sequence may they
+    follow on one another without overlap.
+
+    Args:
+      capacity: Sequences kept; the oldest leave first. Memory is about `period` steps for each.
+      sequence_length: Steps of a sequence, a multiple of `period`; shorter episodes are filled up.
+      period: Steps between the beginnings of two sequences of an episode: they overlap by
+        `sequence_length - period`.
+      table: Builds the table: `@prioritized_table`, `@uniform_table`, or another of their kind.
+      priority_exponent: Sequences are sampled in proportion to `priority ** priority_exponent`;
+        given to `table` if it takes one.
+      importance_exponent: The loss of a sequence that is sampled with probability p out of N is
+        weighted by `(1 / (N p)) ** importance_exponent`, over the largest such weight of the
+        batch; 0 weighs all alike.
+      max_in_flight_items: Items of one lane that may be unconfirmed before the actor waits.
+      max_in_flight_samples: Sequences fetched ahead of the learner, which were drawn with older
+        priorities. None is two batches.
+      prefetch: Batches kept ready for the learner, in addition.
+    """
+
+    kind = experience_lib.SEQUENCES
+    weighted = True
+
+    def __init__(
+        self,
+        capacity: int = 10_000,
+        *,
+        sequence_length: int = 80,
+        period: int = 40,
+        table: Callable[..., reverb.Table] = tables.prioritized_table,
+        priority_exponent: float = 0.9,
+        importance_exponent: float = 0.6,
+        max_in_flight_items: int = 10,
+        max_in_flight_samples: int | None = None,
+        prefetch: int = 1,
+    ) -> None:
+        if capacity < 1:
+            raise errors.ConfigError(f"SequenceReplay.capacity must be at least 1, got {capacity}")
+        if not 0.0 <= importance_exponent <= 1.0:
+            raise errors.ConfigError(
+                f"SequenceReplay.importance_exponent is {importance_exponent}; it must lie in "
+                "[0, 1]: 0 corrects nothing, 1 all of the bias of sampling by priority"
+            )
+        sequence_layout.check_lengths(sequence_length, period)
+        self._capacity = capacity
+        self._sequence_length = sequence_length
+        self._period = period
+        self._table = table
+        self._priority_exponent = priority_exponent
+        self._importance_exponent = importance_exponent
+        self._max_in_flight_items = max_in_flight_items
+        self._max_in_flight_samples = max_in_flight_samples
+        self._prefetch = prefetch
+
+    def tables(self, experience: sample_stream.Experience) -> list[reverb.Table]:
+        exponent = {}
+        if "priority_exponent" in inspect.signature(self._table).parameters:
+            exponent["priority_exponent"] = self._priority_exponent
+        signature = self._layout(experience).signature()
+        return [self._table(name=TABLE, max_size=self._capacity, signature=signature, **exponent)]
+
+    def observer(
+        self,
+        experience: sample_stream.Experience,
+        client: reverb.Client,
+        version: Callable[[], int] | None = None,
+    ) -> sequence_observer.SequenceObserver:
+        return sequence_observer.SequenceObserver(
+            client,
+            TABLE,
+            experience.data_spec,
+            experience.num_lanes,
+            self._sequence_length,
+            self._period,
+            initial_priorities=experience.initial_priorities,
+            max_in_flight_items=self._max_in_flight_items,
+            version=version,
+        )
+
+    def dataset(
+        self,
+        experience: sample_stream.Experience,
+        server_address: str,
+        batch_size: int,
+        timeout_seconds: float,
+    ) -> tf.data.Dataset:
+        """Batches `({"experience": Sequence, "weights": [batch]}, SampleInfo)`."""
+        layout = self._layout(experience)
+        signature = layout.signature()
+        samples = reverb.TrajectoryDataset(
+            server_address,
+            TABLE,
+            dtypes={name: spec.dtype for name, spec in signature.items()},
+            shapes={name: spec.shape for name, spec in signature.items()},
+            max_in_flight_samples_per_worker=self._max_in_flight_samples or 2 * batch_size,
+            num_workers_per_iterator=1,
+            rate_limiter_timeout_ms=int(timeout_seconds * 1000),
+        )
+
+        def unpack(sample: reverb.ReplaySample) -> Any:
+            sequence, version = layout.unpack(sample.data)
+            info = sample.info
+            weights = importance.importance_weights(info.probability, self._importance_exponent)
+            return {"experience": sequence, "weights": weights}, experience_lib.SampleInfo(
+                key=info.key,
+                probability=info.probability,
+                table_size=info.table_size,
+                priority=info.priority,
+                version=version,
+            )
+
+        batches = samples.batch(batch_size, drop_remainder=True).map(unpack)
+        return batches.prefetch(self._prefetch)
+
+    def num_transitions(self, experience: sample_stream.Experience, num_items: int) -> int:
+        """At most so many: an episode's end leaves its last block unfilled."""
+        return num_items * self._period
+
+    def _layout(self, experience: sample_stream.Experience) -> sequence_layout.SequenceLayout:
+        return sequence_layout.SequenceLayout(
+            experience.data_spec, experience.num_lanes, self._sequence_length, self._period
+        )

@@ -1,0 +1,271 @@
+"""IMPALA, from the actor's unrolls to the gradient step."""
+
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+from tf_agents.specs import tensor_spec
+from tf_agents.trajectories import time_step as ts
+from tf_agents.trajectories import trajectory as trajectory_lib
+
+from actor_learner import errors, experience
+from actor_learner.acting import actor
+from actor_learner.agents import algorithm, impala, unroll_policy
+from actor_learner.environments import gymnasium as gymnasium_environment
+from actor_learner.inference import inline
+from actor_learner.replay import sample_stream, server, unroll_queue
+from tests import counting_environment
+
+B = tensor_spec.BoundedTensorSpec
+MID, LAST = 1, 2
+SMALL = {"fc_layer_params": (8,)}
+SPACES = {
+    "discrete": gymnasium.spaces.Discrete(3),
+    "multi-discrete": gymnasium.spaces.MultiDiscrete([2, 4]),
+    "continuous": gymnasium.spaces.Box(
+        np.array([-1.0, 0.0], np.float32), np.array([3.0, 0.5], np.float32)
+    ),
+}
+
+
+def make_world(time_step_spec, action_spec):
+    return algorithm.World(
+        time_step_spec,
+        action_spec,
+        tf.Variable(0, dtype=tf.int64),
+        tf.Variable(0, dtype=tf.int64),
+    )
+
+
+def collect(action_space, num_batches=1, **options):
+    """An agent, and batches of unrolls of length 7 that its actor wrote through a real queue."""
+    lanes = 3
+    env = gymnasium_environment.GymnasiumEnvironment(
+        counting_environment.ENV_ID,
+        lanes,
+        vectorization="sync",
+        make_kwargs={
+            "episode_lengths": (2, 5, 1),
+            "endings": ("terminated", "truncated"),
+            "action_space": action_space,
+        },
+    )
+    world = make_world(
+        tensor_spec.from_spec(env.time_step_spec()), tensor_spec.from_spec(env.action_spec())
+    )
+    built = impala.impala(world, **{**SMALL, **options})
+    assert built.kind == experience.UNROLLS
+    queue = unroll_queue.UnrollQueue(7, max_queued_batches=num_batches)
+    data = sample_stream.Experience(built.agent.collect_data_spec, lanes, built.n_step, built.gamma)
+    replay_server = server.ReplayServer(queue.tables(data))
+    observer = queue.observer(data, replay_server.client())
+    try:
+        actor.Actor(
+            env,
+            built.agent.collect_policy,
+            world.train_step,
+            group_steps_per_run=7 * num_batches,
+            transition_observers=[observer],
+        ).run()
+        observer.flush()
+        dataset = queue.dataset(data, replay_server.address, 64, 10.0)
+        batches = [unroll for unroll, _ in dataset.take(num_batches)]
+    finally:
+        observer.close()
+        replay_server.stop()
+        env.close()
+    return built.agent, batches
+
+
+@pytest.mark.parametrize(
+    "space, options",
+    [
+        ("discrete", {}),
+        ("discrete", {"lstm_size": 6}),
+        ("continuous", {"lstm_size": 6}),
+        ("multi-discrete", {"share_torso": False}),
+    ],
+    ids=str,
+)
+def test_the_learner_finds_the_probabilities_that_the_actor_had(space, options):
+    agent, batches = collect(SPACES[space], num_batches=3, **options)
+    for unroll in batches:
+        loss = agent.loss(unroll)
+        steps = tf.nest.map_structure(lambda leaf: leaf[:, :-1], unroll.trajectory)
+        outputs, _ = agent._network(
+            unroll.trajectory.observation,
+            step_type=unroll.trajectory.step_type,
+            network_state=unroll.state,
+        )
+        found = unroll_policy.log_probability(agent._network, outputs.parameters[:, :-1], steps)
+        stored = steps.policy_info[experience.LOG_PROBABILITY]
+        assert np.unique(stored).size > 1 and (steps.step_type == LAST).numpy().any()
+        np.testing.assert_allclose(found, stored, atol=1e-5)
+        np.testing.assert_allclose(loss.extra.importance, 1.0, atol=1e-5)
+    if "lstm_size" in options:
+        # The state matters: with that of an episode's beginning the probabilities are others.
+        unroll = batches[1]
+        assert (unroll.trajectory.step_type[:, 0] == MID).numpy().all()
+        remembered, _ = agent._network(
+            unroll.trajectory.observation,
+            step_type=unroll.trajectory.step_type,
+            network_state=unroll.state,
+        )
+        forgot, _ = agent._network(
+            unroll.trajectory.observation, step_type=unroll.trajectory.step_type
+        )
+        changed = np.abs(forgot.parameters - remembered.parameters).max(axis=(1, 2))
+        assert (changed > 1e-5).all()
+
+
+def test_one_train_call_is_one_step_that_ignores_what_boundary_rows_hold():
+    agent, (unroll,) = collect(SPACES["discrete"])
+    before = agent.loss(unroll)
+    boundary = (unroll.trajectory.step_type == LAST).numpy()
+    assert boundary[:, :-1].any()
+    spoiled = unroll.trajectory._replace(
+        reward=np.where(boundary, 1e6, unroll.trajectory.reward).astype(np.float32),
+        discount=np.where(boundary, 0.5, unroll.trajectory.discount).astype(np.float32),
+        policy_info={
+            experience.LOG_PROBABILITY: np.where(
+                boundary, -30.0, unroll.trajectory.policy_info[experience.LOG_PROBABILITY]
+            ).astype(np.float32)
+        },
+    )
+    np.testing.assert_allclose(agent.loss(experience.Unroll(spoiled)).loss, before.loss, rtol=1e-6)
+    # Another importance of the boundary rows would show here: exp(30) is large.
+    assert agent.loss(experience.Unroll(spoiled)).extra.importance < 1.1
+    agent.train(unroll)
+    assert agent.train_step_counter == 1
+
+
+def test_the_loss_is_what_its_parts_say_by_hand():
+    agent, (unroll,) = collect(
+        SPACES["discrete"], gamma=0.9, value_weight=0.3, entropy_weight=0.2, reward_scale=0.5,
+        reward_clipping=1.0,
+    )  # fmt: skip
+    steps = tf.nest.map_structure(lambda leaf: leaf[:, :-1].numpy(), unroll.trajectory)
+    outputs, _ = agent._network(unroll.trajectory.observation)
+    value = outputs.value.numpy()
+    logits = outputs.parameters.numpy()[:, :-1]
+    log_softmax = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    mask = steps.step_type != LAST
+    reward = np.clip(0.5 * steps.reward, -1.0, 1.0)
+    target = value.copy()  # On policy: n-step returns, up to the end of the episode.
+    for t in reversed(range(7)):
+        step = reward[:, t] + 0.9 * steps.discount[:, t] * target[:, t + 1]
+        target[:, t] = np.where(mask[:, t], step, value[:, t])
+    advantage = reward + 0.9 * steps.discount * target[:, 1:] - value[:, :-1]
+    chosen = np.take_along_axis(log_softmax, steps.action[..., None], axis=-1)[..., 0]
+    entropy = -(np.exp(log_softmax) * log_softmax).sum(axis=-1)
+    policy_loss = -(advantage * chosen)[mask].mean()
+    value_loss = 0.5 * np.square(target[:, :-1] - value[:, :-1])[mask].mean()
+    info = agent.loss(unroll)
+    np.testing.assert_allclose(info.extra.policy_loss, policy_loss, rtol=1e-4)
+    np.testing.assert_allclose(info.extra.value_loss, value_loss, rtol=1e-4)
+    np.testing.assert_allclose(info.extra.entropy, entropy[mask].mean(), rtol=1e-5)
+    np.testing.assert_allclose(
+        info.loss, policy_loss + 0.3 * value_loss - 0.2 * entropy[mask].mean(), rtol=1e-4
+    )
+
+
+def bandit_unroll(agent, rewards, batch=64, length=4):
+    """Unrolls of one-step episodes' rewards: action a earns `rewards[a]`, nothing else matters."""
+    observation = np.ones((batch, length + 1, 2), np.float32)
+    outputs, _ = agent._network(observation)
+    action = agent._network.distribution.sample(
+        tf.reshape(outputs.parameters, [-1, len(rewards)])
+    ).action.numpy().reshape(batch, length + 1)  # fmt: skip
+    log_probability = agent._network.distribution.log_probability(outputs.parameters, action, None)
+    ones = np.ones((batch, length + 1), np.int32)
+    return experience.Unroll(
+        trajectory_lib.Trajectory(
+            step_type=ones,
+            observation=observation,
+            action=action,
+            policy_info={experience.LOG_PROBABILITY: log_probability.numpy()},
+            next_step_type=ones,
+            reward=np.asarray(rewards, np.float32)[action],
+            discount=np.zeros((batch, length + 1), np.float32),
+        )
+    )
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+def test_training_makes_the_better_action_likely_and_the_value_right(optimizer):
+    tf.keras.utils.set_random_seed(0)
+    world = make_world(ts.time_step_spec(B([2], tf.float32, -1, 1)), B([], tf.int64, 0, 2))
+    agent = impala.impala(
+        world, fc_layer_params=(16,), learning_rate=0.02, entropy_weight=0.0, optimizer=optimizer
+    ).agent
+    train = tf.function(agent.train, autograph=False)
+    losses = []
+    for _ in range(100):
+        losses.append(train(bandit_unroll(agent, rewards=[0.0, 1.0, -1.0])).extra.value_loss)
+    outputs, _ = agent._network(np.ones((1, 2), np.float32))
+    assert tf.nn.softmax(outputs.parameters)[0, 1] > 0.9
+    np.testing.assert_allclose(outputs.value[0], 1.0, atol=0.15)
+    assert losses[-1] < 0.2 * losses[0]
+    assert world.train_step == 100
+
+
+def test_the_learning_rate_falls_with_environment_steps():
+    world = make_world(ts.time_step_spec(B([2], tf.float32, -1, 1)), B([], tf.int64, 0, 2))
+    agent = impala.impala(
+        world, **SMALL, learning_rate=1e-2, learning_rate_end=0.0, learning_rate_decay_steps=100
+    ).agent
+    train = tf.function(agent.train, autograph=False)
+    moved = []
+    for step in (0, 50, 100):
+        world.environment_step.assign(step)
+        before = [variable.numpy() for variable in agent.policy.variables()]
+        train(bandit_unroll(agent, rewards=[0.0, 1.0, -1.0]))
+        after = [variable.numpy() for variable in agent.policy.variables()]
+        moved.append(max(np.abs(b - a).max() for b, a in zip(before, after)))
+    assert moved[0] > 1.5 * moved[1] > 0 and moved[2] == 0.0
+
+
+def test_images_and_nests_can_be_learned_from():
+    observation = {
+        "camera": B([12, 12, 3], tf.uint8, 0, 255),
+        "choice": B([2], tf.int64, 0, 3),
+    }
+    world = make_world(ts.time_step_spec(observation), B([], tf.int64, 0, 2))
+    agent = impala.impala(world, **SMALL, lstm_size=4).agent
+    sampled = tensor_spec.sample_spec_nest(agent.collect_data_spec, outer_dims=(2, 4))
+    info = dict(sampled.policy_info)
+    state = tf.nest.map_structure(lambda leaf: leaf[:, 0] * 0.0, info.pop(experience.STATE))
+    info = tf.nest.map_structure(tf.zeros_like, info)
+    trajectory = sampled._replace(
+        policy_info=info, reward=tf.ones([2, 4]), discount=tf.ones([2, 4])
+    )
+    loss = agent.train(experience.Unroll(trajectory, state))
+    assert np.isfinite(loss.loss)
+    stream = inline.InlineInference(agent.collect_policy, num_lanes=3)
+    step = tensor_spec.sample_spec_nest(world.time_step_spec, outer_dims=(3,))
+    response = stream.act(tf.nest.map_structure(lambda leaf: leaf.numpy(), step))
+    assert response.action.shape == (3,)
+
+
+@pytest.mark.parametrize(
+    "options, match",
+    [
+        ({"optimizer": "sgd"}, "impala.optimizer"),
+        ({"gamma": 1.5}, "impala.gamma"),
+        ({"rho_bar": 0.0}, "impala.rho_bar"),
+        ({"trace_lambda": -0.1}, "impala.trace_lambda"),
+        ({"lstm_size": 4, "share_torso": False}, "share_torso"),
+    ],
+    ids=str,
+)
+def test_values_that_cannot_work_are_configuration_errors(options, match):
+    world = make_world(ts.time_step_spec(B([2], tf.float32, -1, 1)), B([], tf.int64, 0, 2))
+    with pytest.raises(errors.ConfigError, match=match):
+        impala.impala(world, **options)
+
+
+def test_weights_are_refused():
+    world = make_world(ts.time_step_spec(B([2], tf.float32, -1, 1)), B([], tf.int64, 0, 2))
+    agent = impala.impala(world, **SMALL).agent
+    with pytest.raises(errors.SpecMismatchError, match="takes no weights"):
+        agent.train(bandit_unroll(agent, rewards=[0.0, 1.0, -1.0]), weights=tf.ones([64]))

@@ -1,0 +1,159 @@
+"""`actor-learner up`: what is checked first, what jobs are started with, what a run keeps."""
+
+import argparse
+import json
+import pathlib
+import sys
+
+import gin
+import pytest
+
+from actor_learner import config, errors, run_directory
+from actor_learner.commands import frozen_config, up
+from actor_learner.configuring import program, statements
+from tests.launch import toy_up
+
+
+@pytest.fixture(autouse=True)
+def own_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ACTOR_LEARNER_REGISTRY", raising=False)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+def options(*argv):
+    """The options that a command line amounts to."""
+    parser = argparse.ArgumentParser()
+    up.add_parser(parser.add_subparsers())
+    return parser.parse_args(["up", *argv])
+
+
+def run(*argv):
+    arguments = options(*argv)
+    return arguments.command(arguments)
+
+
+def bindings_of(source):
+    """What a configuration binds, in the order of execution: later ones win."""
+    found = {}
+    for _, step in program.read(source.gin_files, source.bindings).steps:
+        if isinstance(step, statements.Binding):
+            found[step.key] = step.value
+    return found
+
+
+@pytest.mark.parametrize(
+    "argv, words",
+    [
+        ([], "up needs --gin_file=FILE. Ready-made: .*dqn_cartpole"),
+        (["--gin_file=dqn_cartpol"], "did you mean 'dqn_cartpole"),
+        (["--gin_file=dqn_cartpole", "--actors=0"], "--actors must be at least 1, got 0"),
+        (["--gin_file=dqn_cartpole", "--evaluators=-1"], "--evaluators must be at least 0"),
+        (["--gin_file=dqn_cartpole", "--max_restarts=-1"], "--max_restarts must be at least 0"),
+        (["--gin_file=dqn_cartpole", "--seed=-1"], "--seed must lie in"),
+        (["--gin_file=dqn_cartpole", "--address=a:1"], "add --launcher=ray"),
+        (["--gin_file=dqn_cartpole", "--launcher=ray"], "no name registry is given"),
+        (["--gin_file=dqn_cartpole", "--registry=memory://x"], "would not find one another"),
+        (["--gin_file=dqn_cartpole", "--gin_param=dqn.learning_rat = 1"], "learning_rate"),
+        (["--gin_file=dqn_cartpole", "--gin_param=Jobs.extra = 3"], "Jobs.extra"),
+        (["--resume=nowhere"], "nowhere does not exist"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_started(argv, words, tmp_path):
+    with pytest.raises(errors.ConfigError, match=words):
+        run(*argv)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_jobs_are_the_same_programs_that_a_user_may_start_by_hand(tmp_path):
+    run_dir = run_directory.RunDirectory(tmp_path / "run")
+    specs = up.make_specs(
+        run_dir, registry="redis://host:1", seed=5, actors=2, evaluators=1, own=["watcher"],
+        resources={"learner": {"GPU": 1}}, paths=["/beside/the/leaf"],
+    )  # fmt: skip
+    assert [spec.name for spec in specs] == [
+        "replay-0", "learner-0", "actor-0", "actor-1", "evaluator-0", "watcher-0"
+    ]  # fmt: skip
+    by_name = {spec.name: spec for spec in specs}
+    assert by_name["actor-1"].command == [
+        *(sys.executable, "-m", "actor_learner.jobs.actor"),
+        f"--gin_file={tmp_path}/run/config.gin",
+        f"--run={tmp_path}/run",
+        "--registry=redis://host:1",
+        "--seed=5",
+        "--num_actors=2",
+        "--index=1",
+    ]
+    assert by_name["watcher-0"].command[2] == "actor_learner.jobs.custom"
+    assert by_name["watcher-0"].command[-1] == "--job=watcher"
+    assert by_name["learner-0"].resources == {"GPU": 1}
+    assert by_name["actor-0"].resources == {"CPU": 1}
+    assert by_name["actor-0"].environment["PYTHONPATH"].endswith("/beside/the/leaf")
+    ranks = {spec.kind: spec.stop_rank for spec in specs}
+    assert ranks["watcher"] == ranks["actor"] == ranks["evaluator"] < ranks["learner"]
+    assert ranks["learner"] < ranks["replay"]
+
+
+def test_a_run_keeps_a_copy_of_its_configuration_that_says_the_same(tmp_path):
+    beside = tmp_path / "mine"
+    (beside / "parts").mkdir(parents=True)
+    (beside / "leaf.gin").write_text(
+        "include 'dqn_cartpole.gin'\n# Faster.\ndqn.learning_rate = 1e-2\n"
+        "include 'parts/more.gin'  # At the end.\nExperiment.batch_size = 7\n"
+    )
+    (beside / "parts" / "more.gin").write_text("dqn:\n    n_step = 2\n    gamma = 0.5\n")
+    source = config.ConfigSource((str(beside / "leaf.gin"),), ("dqn.n_step = 3", "dqn.n_step = 4"))
+    config.check(source)
+    run_dir = run_directory.RunDirectory(tmp_path / "run")
+    frozen_config.write(run_dir, source)
+    before = bindings_of(source)
+    (beside / "leaf.gin").write_text("dqn.n_step = 9\n")
+    (beside / "parts" / "more.gin").unlink()
+    copy = config.ConfigSource((str(run_dir.config),))
+    config.check(copy)
+    assert bindings_of(copy) == before
+    assert before["dqn.n_step"] == 4 and before["dqn.gamma"] == 0.5
+    assert "# Faster." in (tmp_path / "run/config/00-leaf.gin").read_text()
+
+    frozen_config.extend(run_dir, ["dqn.n_step = 5"])
+    frozen_config.extend(run_dir, [])
+    frozen_config.extend(run_dir, ["dqn.n_step = 6"])
+    config.check(copy)
+    assert bindings_of(copy) == {**before, "dqn.n_step": 6}
+
+    elsewhere = tmp_path / "node"
+    for name, text in frozen_config.contents(run_dir).items():
+        (elsewhere / name).parent.mkdir(parents=True, exist_ok=True)
+        (elsewhere / name).write_text(text)
+    shipped = config.ConfigSource((str(elsewhere / "config.gin"),))
+    assert bindings_of(shipped) == bindings_of(copy)
+
+
+def test_a_run_is_described_locked_supervised_and_resumed(tmp_path, monkeypatch, capfd):
+    started = []
+
+    def toys(run_dir, **settings):
+        started.append(settings)
+        (run_dir.path / "learner-0.finish").touch()
+        with pytest.raises(errors.ConfigError, match="is being trained by process"):
+            with run_dir.locked():
+                pass
+        return [toy_up.spec(str(run_dir.path.absolute()), "learner-0")]
+
+    monkeypatch.setenv("PYTHONPATH", str(pathlib.Path(__file__).resolve().parents[2]))
+    monkeypatch.setattr(up, "make_specs", toys)
+    assert run("--gin_file=dqn_cartpole", "--run_dir=run", "--seed=3", "--actors=2") == 0
+    run_dir = run_directory.RunDirectory("run")
+    assert run_dir.read_description()["seed"] == 3
+    assert run_dir.read_description()["name"] == "dqn_cartpole"
+    assert started[0]["registry"] == str(tmp_path / "run" / "registry")
+    said = capfd.readouterr().err
+    assert "run directory: run (seed 3)" in said and "completed: run" in said
+
+    assert run("--resume=run", "--gin_param=dqn.n_step = 6", "--actors=5") == 0
+    assert bindings_of(config.ConfigSource(("run/config.gin",)))["dqn.n_step"] == 6
+    assert (started[1]["seed"], started[1]["actors"]) == (3, 5)
+    assert len(json.loads((tmp_path / "run/run.json").read_text())["resumed"]) == 1
+    with pytest.raises(errors.ConfigError, match="leave out --run_dir"):
+        run("--resume=run", "--gin_file=dqn_cartpole")
+    gin.clear_config()

@@ -1,0 +1,147 @@
+"""A run as separate jobs, with real processes: any of them may die, and training goes on.
+
+One run, in which every kind of job is killed once at a random moment, because starting the jobs is
+what takes the time.
+"""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from actor_learner import run_directory
+from actor_learner.jobs import controller, flags, states
+from actor_learner.naming import connect
+from actor_learner.replay import checkpoints
+from actor_learner.reporting import jsonl
+from tests.launch import processes
+
+CHECKPOINT_INTERVAL = 500
+STEPS = 24_000
+BINDINGS = (
+    f"Experiment.environment_steps = {STEPS}",
+    "Experiment.target_return = None",
+    "Experiment.evaluation_interval = 2_000",
+    "Experiment.evaluation_episodes = 5",
+    "Experiment.replay_checkpoint_seconds = 1.0",
+    f"Learner.checkpoint_interval = {CHECKPOINT_INTERVAL}",
+    "dqn.fc_layer_params = (32,)",
+)
+DEADLINE = 240.0
+
+
+class Run:
+    """`actor-learner up` in a process of its own, and a look at its jobs."""
+
+    def __init__(self, directory, *more, actors=2):
+        self.run_dir = run_directory.RunDirectory(directory / "faults")
+        self.output = open(directory / "up.txt", "w+")
+        command = [sys.executable, "-m", "actor_learner.cli", "up", "--gin_file=dqn_cartpole"]
+        command += [f"--gin_param={binding}" for binding in BINDINGS]
+        command += [f"--run_dir={self.run_dir}", "--seed=3", f"--actors={actors}", *more]
+        self.process = subprocess.Popen(command, stdout=self.output, stderr=subprocess.STDOUT)
+        self.names = connect.connect(str(flags.registry_in(self.run_dir)), who="test")
+        self.controller = controller.Controller(self.names, "faults")
+
+    def status(self, kind, index=0):
+        found = [s for s in self.controller.workers(kind) if s.index == index]
+        return found[0] if found else None
+
+    def wait(self, predicate, what):
+        deadline = time.monotonic() + DEADLINE
+        while not predicate():
+            assert self.process.poll() is None, f"the run ended before {what}:\n{self.text()}"
+            assert time.monotonic() < deadline, f"waited in vain until {what}:\n{self.text()}"
+            time.sleep(0.05)
+
+    def environment_steps(self):
+        status = self.status("learner")
+        if status is None or status.state != states.RUNNING:
+            return 0
+        return status.details.get("environment_steps", 0)
+
+    def kill(self, kind):
+        """Kills one job at a random moment and waits until its successor runs; returns both."""
+        before = self.status(kind)
+        os.kill(before.pid, signal.SIGKILL)
+        others_go_on = kind in ("actor", "evaluator")
+        if others_go_on:
+            further = self.environment_steps() + 300
+            self.wait(lambda: self.environment_steps() >= further, f"there is life after {kind}")
+            # A process needs longer to start than the rest of the training would take.
+            self.controller.send(states.PAUSE, kind="learner")
+
+        def is_back():
+            now = self.status(kind)
+            return now.incarnation != before.incarnation and now.state == states.RUNNING
+
+        self.wait(is_back, f"{kind} is back")
+        if others_go_on:
+            self.controller.send(states.RESUME, kind="learner")
+        return before, self.status(kind)
+
+    def text(self):
+        self.output.seek(0)
+        return self.output.read()[-4_000:]
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(30)
+        self.names.close()
+        self.output.close()
+
+
+@pytest.fixture
+def run(tmp_path):
+    made = Run(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.mark.timeout(600)
+def test_training_goes_on_whichever_job_is_killed(run):
+    chance = random.Random()
+    print("seed of the moments:", chance.randrange(2**32))
+    done = 1_000
+    replay_dir = run.run_dir.replay
+    for kind in chance.sample(["actor", "evaluator", "learner", "replay"], 4):
+        moment = done + chance.randrange(500, 2_000)
+        run.wait(lambda m=moment: run.environment_steps() >= m, f"step {moment}")
+        saved = {}
+        if kind == "replay":
+            run.wait(lambda: list(replay_dir.glob("[0-9]*")), "the replay is saved")
+            newest = checkpoints.CheckpointDirectory(replay_dir, 2).newest_first()[0]
+            saved = checkpoints.count_items(newest)
+        before, after = run.kill(kind)
+        assert after.restarts == before.restarts + 1
+        if kind == "learner":
+            # A call of the learner that was under way may have passed the last checkpoint.
+            slack = CHECKPOINT_INTERVAL + 1_000
+            run.wait(lambda: run.status("learner").steps is not None, "the learner counts")
+            assert run.status("learner").steps >= before.steps - slack
+        if kind == "replay":
+            log = (run.run_dir.log("replay")).read_text()
+            restored = re.findall(r"'experience': (\d+)", log)
+            assert restored and int(restored[-1]) >= saved["experience"] > 0
+        done = moment
+
+    run.process.wait(DEADLINE)
+    assert run.process.returncode == 0, run.text()
+    rows = jsonl.read_rows(run.run_dir.metrics_jsonl)
+    steps = [row["environment_steps"] for row in rows if "eval_return" not in row]
+    assert steps == sorted(steps) and steps[-1] >= STEPS
+    trained = [row["train_steps"] for row in rows if "eval_return" not in row]
+    assert trained == sorted(trained)
+    # The final version was evaluated, and something was learnt: a random policy gets about 22.
+    final = run.status("evaluator")
+    assert final.state == states.COMPLETED and final.version == trained[-1]
+    assert max(row["eval_return"] for row in rows if "eval_return" in row) > 60
+    assert (run.run_dir.best / "policy" / "saved_model.pb").exists()
+    assert (run.run_dir.policies / "greedy_policy" / "saved_model.pb").exists()
+    processes.wait_until_gone(processes.with_word(str(run.run_dir)))

@@ -1,0 +1,183 @@
+"""Jobs as programs: flags, exit codes, signals, and a job of the user's own from gin."""
+
+import argparse
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from actor_learner import config, errors
+from actor_learner.jobs import controller, extra_jobs, flags, names, states, worker
+from actor_learner.naming import connect, files
+from tests.launch import processes
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEADLINE = 120.0
+
+
+def parsed(*argv):
+    parser = argparse.ArgumentParser()
+    flags.add(parser)
+    return parser.parse_args(argv)
+
+
+def start(module, *arguments, **environment):
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT), **environment},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_lets_a_job_save_and_sets_its_exit_code(tmp_path, number, code):
+    process = start("tests.launch.toy_job", "actor", f"--run={tmp_path}")
+    processes.lines_of(tmp_path / "actor-0.pids", 1)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=DEADLINE)
+    assert process.returncode == code, said
+    assert (tmp_path / "actor-0.saved").exists()
+    assert "actor-0: running" in said and "actor-0: completed" in said
+    watching = controller.Controller(files.FileRegistry(tmp_path / "registry"), tmp_path.name)
+    assert watching.worker("actor").state == states.COMPLETED
+
+
+def test_of_a_killed_job_the_place_is_free_at_once(tmp_path):
+    first = start("tests.launch.toy_job", "learner", f"--run={tmp_path}")
+    processes.lines_of(tmp_path / "learner-0.pids", 1)
+    second = start("tests.launch.toy_job", "learner", f"--run={tmp_path}")
+    _, said = second.communicate(timeout=DEADLINE)
+    assert second.returncode == 1
+    assert f"is running already, as process {first.pid}" in said
+    first.kill()
+    first.communicate(timeout=DEADLINE)
+    (tmp_path / "learner-0.finish").touch()
+    third = start("tests.launch.toy_job", "learner", f"--run={tmp_path}")
+    _, said = third.communicate(timeout=DEADLINE)
+    assert third.returncode == 0, said
+    assert f"replaces process {first.pid}, which has died" in said
+
+
+def test_an_exception_sets_the_exit_code_and_is_told_once(tmp_path):
+    process = start("tests.launch.toy_job", "actor", f"--run={tmp_path}", "--fail=poll")
+    _, said = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 1
+    assert said.count("Traceback") == 1
+    assert "error: RuntimeError: actor-0 of run" in said
+
+
+@pytest.mark.parametrize(
+    "argv, words",
+    [
+        ([], "which run"),
+        (["--run=word"], "no name registry is given"),
+        (["--run=word", "--registry=memory://x"], "within one process"),
+        (["--run=/tmp/x", "--registry=/tmp/x/r", "--seed=-1"], "--seed must lie in"),
+        (["--run=/tmp/x", "--registry=/tmp/x/r", "--index=-1"], "--index must be at least 0"),
+        (["--run=/", "--registry=/tmp/x/r"], "has no name"),
+    ],
+)
+def test_wrong_flags_are_refused_with_what_to_do(argv, words, monkeypatch):
+    monkeypatch.delenv(connect.ENVIRONMENT_VARIABLE, raising=False)
+    monkeypatch.delenv(flags.RUN_VARIABLE, raising=False)
+    with pytest.raises(errors.ConfigError, match=words):
+        flags.make_job("actor", parsed(*argv), None)
+
+
+def test_flags_and_variables_say_who_a_job_is(tmp_path, monkeypatch):
+    run = tmp_path / "my run"
+    run.mkdir()
+    (run / "run.json").write_text('{"seed": 7}')
+    monkeypatch.setenv(flags.RUN_VARIABLE, str(run))
+    made = flags.make_job("actor", parsed("--index=3", "--num_actors=4"), None)
+    assert (made.kind, made.index, made.num_actors, made.run, made.seed) == (
+        "actor", 3, 4, "my_run", 7
+    )  # fmt: skip
+    assert made.directory == run / "jobs" / "actor-3"
+    assert (run / "registry").is_dir()
+    named = flags.make_job("actor", parsed("--run=word", f"--registry={tmp_path / 'r'}"), None)
+    assert (named.run, named.run_dir, named.directory) == ("word", None, None)
+
+
+def test_a_job_without_its_gin_file_says_which_there_are(tmp_path):
+    process = start("actor_learner.jobs.custom", "--job=watcher", f"--run={tmp_path}")
+    _, said = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 2 and "dqn_cartpole" in said
+
+
+@pytest.mark.parametrize("kind", ["Actor", "two words", "../up", ""])
+def test_a_kind_that_cannot_be_a_name_is_refused(kind):
+    with pytest.raises(errors.ConfigError, match="cannot be the kind of a job"):
+        names.check_kind(kind)
+
+
+def declared(*bindings):
+    return extra_jobs.declared(config.ConfigSource((), bindings))
+
+
+def test_the_users_jobs_and_resources_are_read_without_importing_anything():
+    assert declared() == ([], {})
+    assert declared(
+        "Jobs.extra = {'watcher': @no.such.Module, 'other': @scope/Thing}",
+        "Jobs.resources = {'learner': {'CPU': 2, 'GPU': 1}}",
+    ) == (["watcher", "other"], {"learner": {"CPU": 2, "GPU": 1}})
+    assert declared("Jobs.extra = {'a': @X}", "Jobs.extra = None") == ([], {})
+
+
+@pytest.mark.parametrize(
+    "binding, words",
+    [
+        ("Jobs.extra = {'actor': @X}", "which is one of ours"),
+        ("Jobs.extra = [@X]", "must be written out as a dict"),
+        ("Jobs.extra = %jobs", "must be written out as a dict"),
+        ("Jobs.resources = {'actor': 3}", "must be a dict of amounts"),
+        ("Jobs.resources = {'actor': {'CPU': -1}}", "must be a dict of amounts"),
+        ("Jobs.extra = {'My Job': @X}", "cannot be the kind of a job"),
+    ],
+)
+def test_wrong_declarations_are_refused(binding, words):
+    with pytest.raises(errors.ConfigError, match=words):
+        declared(binding)
+
+
+def test_what_is_no_worker_is_refused():
+    jobs = extra_jobs.Jobs(extra={"watcher": dict})
+    with pytest.raises(errors.ConfigError, match="makes a dict, which is not derived from"):
+        jobs.make("watcher")
+    with pytest.raises(errors.ConfigError, match="has no job 'painter'; it has watcher"):
+        jobs.make("painter")
+
+
+def test_a_worker_needs_a_poll():
+    with pytest.raises(TypeError, match="poll"):
+        worker.Worker()
+
+
+def test_a_job_of_the_users_own_is_built_from_gin_and_finds_the_replay(tmp_path):
+    from actor_learner.replay import server, tables
+
+    with server.ReplayServer([tables.uniform_table("experience", 100)]) as replay:
+        for number in range(3):
+            replay.client().insert(float(number), {"experience": 1.0})
+        registry = files.FileRegistry(tmp_path / "registry")
+        registry.add(names.address(tmp_path.name, "replay", 0), replay.address)
+        process = start(
+            *("actor_learner.jobs.custom", "--job=watcher", f"--run={tmp_path}"),
+            "--gin_file=examples/table_watcher.gin",
+            "--gin_param=TableWatcher.interval_seconds = 0.01",
+            "--gin_param=TableWatcher.most_rows = 2",
+        )
+        _, said = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 0, said
+    written = (tmp_path / "jobs" / "watcher-0" / "tables.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in written]
+    assert [row["experience"]["size"] for row in rows] == [3, 3]
+    status = controller.Controller(registry, tmp_path.name).worker("watcher")
+    assert (status.state, status.steps, status.message) == ("completed", 2, "3 items")
+    assert status.details == {"items": 3}

@@ -1,0 +1,136 @@
+"""Jobs on a real Ray cluster of several nodes, all on the loopback address."""
+
+import pathlib
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from actor_learner import errors
+from actor_learner.jobs import controller, states
+from actor_learner.launch import ray, ray_job
+from actor_learner.naming import files
+from tests.launch import processes
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEADLINE = 120.0
+# Ray's own way to use the loopback address only; its name tells where Ray does so by itself.
+LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A head that runs no jobs; tests add nodes."""
+    pytest.importorskip("ray")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**LOOPBACK, "PYTHONPATH": str(ROOT)}.items():
+            patch.setenv(name, value)
+        from ray import cluster_utils
+
+        made = cluster_utils.Cluster()
+        add_node(made, 0)
+        yield made
+        made.shutdown()
+
+
+def add_node(cluster, cpus):
+    """Adds a node, trying again where a busy machine takes longer than Ray itself waits."""
+    for attempts_left in (2, 1, 0):
+        try:
+            return cluster.add_node(
+                num_cpus=cpus, node_ip_address="127.0.0.1", include_dashboard=False
+            )
+        except Exception as error:  # Ray raises no type of its own.
+            if "timed out during startup" not in str(error) or not attempts_left:
+                raise
+
+
+def launch(cluster, run, *descriptions, cpus=1):
+    run.mkdir()
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "tests.launch.toy_ray_up"),
+            *(cluster.address, str(cpus), str(run), *descriptions),
+        ],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_jobs_survive_their_node_and_the_run_completes(cluster, tmp_path):
+    run = tmp_path / "run"
+    doomed = add_node(cluster, 2)
+    launcher = launch(
+        cluster, run, "actor-0 --grandchildren=1 --expect=/only/at/home/toys.gin", "learner-0"
+    )
+    try:
+        watching = controller.Controller(files.FileRegistry(run / "registry"), "run")
+        both = ["actor-0", "learner-0"]
+        before = watching.wait_for(states.RUNNING, both, timeout=DEADLINE)
+        (orphan,) = processes.lines_of(run / "actor-0.grandchildren", 1)
+        add_node(cluster, 2)
+        cluster.remove_node(doomed, allow_graceful=False)
+        for job in both:
+            processes.lines_of(run / f"{job}.pids", 2)
+        after = watching.wait_for(states.RUNNING, both, timeout=DEADLINE)
+        processes.wait_until_gone([int(orphan), *(status.pid for status in before.values())])
+        for job in both:
+            assert after[job].incarnation != before[job].incarnation
+        (run / "learner-0.finish").touch()
+        _, said = launcher.communicate(timeout=DEADLINE)
+    finally:
+        launcher.kill()
+        launcher.wait(DEADLINE)
+    assert launcher.returncode == 0, said
+    assert (run / "order").read_text().split()[-2:] == ["learner-0", "actor-0"]
+    assert "training is complete" in said and "restarts 1" in said
+    # What the jobs printed on their nodes has come here, from both of their lives.
+    log = (run / "jobs" / "actor-0" / "log").read_text()
+    assert log.count("start of actor-0") == 2 and "actor-0: completed" in log
+    assert processes.with_word(str(run)) == []
+
+
+def test_when_the_launcher_is_killed_its_jobs_on_the_cluster_end(cluster, tmp_path):
+    run = tmp_path / "orphaned"
+    launcher = launch(cluster, run, "actor-0 --grandchildren=1")
+    try:
+        pids = processes.lines_of(run / "actor-0.pids", 1)
+        pids += processes.lines_of(run / "actor-0.grandchildren", 1)
+    finally:
+        launcher.kill()
+        launcher.communicate(timeout=DEADLINE)
+    processes.wait_until_gone([int(pid) for pid in pids])
+
+
+def test_jobs_that_no_node_has_room_for_are_given_up_on_ctrl_c(cluster, tmp_path):
+    launcher = launch(cluster, tmp_path / "waiting", "actor-0", cpus=1_000)
+    said = []
+    try:
+        for line in launcher.stderr:
+            said.append(line)
+            if "actor-0 starting" in line:
+                launcher.send_signal(signal.SIGINT)
+                break
+        said += launcher.communicate(timeout=DEADLINE)[1]
+    finally:
+        launcher.kill()
+        launcher.wait(DEADLINE)
+    assert launcher.returncode == 130, "".join(said)
+
+
+def test_commands_name_this_nodes_python_and_the_copies_of_files(tmp_path):
+    command = ["/home/python", "-m", "job", "--gin_file=/home/run/config.gin", "--run=/home/run"]
+    found = ray_job.command_here(
+        command, {"config.gin": ""}, "/home/run", pathlib.Path("/node"), "/home/python"
+    )
+    assert found == [
+        sys.executable, "-m", "job", "--gin_file=/node/config.gin", "--run=/home/run"
+    ]  # fmt: skip
+
+
+def test_without_ray_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(errors.MissingExtraError, match=r"actor-learner\[ray\]"):
+        ray.RayLauncher("auto", namespace="run")

@@ -1,0 +1,175 @@
+"""A launcher and its jobs as real processes: restarts, ends, interruptions, and what is left."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from actor_learner.jobs import controller, states
+from actor_learner.naming import files
+from tests.launch import processes
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEADLINE = processes.DEADLINE
+
+
+class Launched:
+    """A toy launcher with toy jobs, in a process of its own."""
+
+    def __init__(self, run, *descriptions):
+        self.run = run
+        run.mkdir(exist_ok=True)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.launch.toy_up", str(run), *descriptions],
+            cwd=ROOT,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def pids(self, job, number=1, what="pids"):
+        return [int(line) for line in processes.lines_of(self.run / f"{job}.{what}", number)]
+
+    def finish(self, job):
+        (self.run / f"{job}.finish").touch()
+
+    def end(self):
+        """Waits for the launcher's end; returns its exit code and all it has said."""
+        _, said = self.process.communicate(timeout=DEADLINE)
+        return self.process.returncode, said
+
+    def order(self):
+        return (self.run / "order").read_text().split()
+
+    def controller(self):
+        return controller.Controller(files.FileRegistry(self.run / "registry"), self.run.name)
+
+
+@pytest.fixture
+def launch(tmp_path):
+    started = []
+
+    def start(*descriptions):
+        launched = Launched(tmp_path / "run", *descriptions)
+        started.append(launched)
+        return launched
+
+    yield start
+    for launched in started:
+        launched.process.kill()
+        launched.process.wait(DEADLINE)
+        for pid in processes.with_word(str(launched.run)):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_completed_learner_ends_the_run_in_order_and_evaluators_finish_first(launch):
+    launched = launch("replay-0", "actor-0", "learner-0", "evaluator-0 --after_learner")
+    for job in ("replay-0", "actor-0", "evaluator-0"):
+        launched.pids(job)
+    found = launched.controller().wait_for(
+        states.RUNNING, ["replay-0", "actor-0", "learner-0", "evaluator-0"], timeout=DEADLINE
+    )
+    assert found["learner-0"].version == 10
+    launched.finish("learner-0")
+    code, said = launched.end()
+    assert code == 0, said
+    order = launched.order()
+    assert order[0] == "learner-0" and order[-1] == "replay-0"
+    assert set(order[1:3]) == {"actor-0", "evaluator-0"}
+    # Not asked to end, the evaluator has finished by itself.
+    log = (launched.run / "jobs" / "evaluator-0" / "log").read_text()
+    assert "start of evaluator-0" in log and "evaluator-0: completed" in log
+    assert "SIGTERM" not in log
+    assert "SIGTERM" in (launched.run / "jobs" / "actor-0" / "log").read_text()
+    assert "training is complete" in said and f"completed: {launched.run}" in said
+    assert "actor-0 running" in said and "lag 3" in said
+    assert processes.with_word(str(launched.run)) == []
+
+
+def test_a_killed_job_comes_back_and_ctrl_c_stops_everything_in_order(launch):
+    launched = launch("replay-0", "actor-0 --grandchildren=2", "learner-0")
+    (victim,) = launched.pids("actor-0")
+    launched.pids("learner-0")
+    launched.pids("replay-0")
+    orphans = launched.pids("actor-0", 2, "grandchildren")
+    os.kill(victim, signal.SIGKILL)
+    _, successor = launched.pids("actor-0", 2)
+    assert successor != victim
+    processes.wait_until_gone(orphans)
+    watching = launched.controller()
+    processes.wait_until(lambda: watching.worker("actor").pid == successor, "its status is new")
+    assert watching.worker("actor").restarts == 1
+    launched.process.send_signal(signal.SIGINT)
+    code, said = launched.end()
+    assert code == 130, said
+    assert launched.order() == ["actor-0", "learner-0", "replay-0"]
+    assert "actor-0 ended with signal SIGKILL" in said and "restart 1 of 2 in 0.01 s" in said
+    assert f"interrupted: {launched.run}" in said
+    assert not any(map(processes.is_alive, launched.pids("actor-0", 4, "grandchildren")))
+    assert processes.with_word(str(launched.run)) == []
+
+
+def test_a_job_that_keeps_failing_ends_the_run_with_its_error_and_its_log(launch):
+    launched = launch("actor-0 --fail=poll", "learner-0")
+    launched.pids("learner-0")
+    code, said = launched.end()
+    assert code == 1, said
+    assert len(launched.pids("actor-0", 3)) == 3  # The start and two restarts.
+    assert "actor-0 failed for good: exit code 1" in said
+    assert "RuntimeError: actor-0 of run run broke its toy" in said
+    assert "toy_job.py" in said and f"last lines of {launched.run / 'jobs/actor-0/log'}:" in said
+    assert launched.order()[-1] == "learner-0"  # It was given the time to save.
+    assert "broke its toy" in (launched.run / "jobs" / "actor-0" / "error.txt").read_text()
+
+
+def test_a_job_that_finds_its_configuration_wrong_is_not_restarted(launch):
+    launched = launch("learner-0 --fail=configuration")
+    code, said = launched.end()
+    assert code == 2, said
+    assert "ConfigError: the toy has no batteries" in said and "restart 1" not in said
+
+
+def test_when_the_launcher_is_killed_its_jobs_save_and_nothing_is_left(launch):
+    launched = launch("actor-0 --grandchildren=2", "learner-0")
+    left = launched.pids("actor-0") + launched.pids("learner-0")
+    left += launched.pids("actor-0", 2, "grandchildren")
+    launched.process.kill()
+    processes.wait_until_gone(left)
+    processes.wait_until(
+        lambda: not processes.with_word(str(launched.run)), "the guardians have ended"
+    )
+    assert sorted(launched.order()) == ["actor-0", "learner-0"]
+
+
+def test_sigterm_gives_143_and_a_launcher_started_anew_goes_on_at_once(launch):
+    first = launch("learner-0")
+    first.pids("learner-0")
+    first.process.send_signal(signal.SIGTERM)
+    code, said = first.end()
+    assert code == 143, said
+    second = launch("learner-0")
+    second.pids("learner-0", 2)
+    second.finish("learner-0")
+    assert second.end()[0] == 0
+
+
+def test_the_second_ctrl_c_kills_what_does_not_end(launch):
+    launched = launch("actor-0 --slow_to_save", "learner-0")
+    left = launched.pids("actor-0") + launched.pids("learner-0")
+    launched.process.send_signal(signal.SIGINT)
+    launched.pids("actor-0", what="saving")
+    launched.process.send_signal(signal.SIGINT)
+    code, said = launched.end()
+    assert code == 130 and "once more to exit without saving" in said
+    processes.wait_until_gone(left)
+    assert not (launched.run / "order").exists()  # The learner's turn had not come.
+
+
+def test_jobs_without_a_learner_end_when_all_have_completed(launch):
+    launched = launch("actor-0", "actor-1")
+    for job in ("actor-0", "actor-1"):
+        launched.pids(job)
+        launched.finish(job)
+    assert launched.end()[0] == 0

@@ -1,0 +1,35 @@
+"""A launcher of toy jobs: `python -m tests.launch.toy_up RUN 'KIND-INDEX FLAG …' …`."""
+
+import pathlib
+import sys
+
+from actor_learner import run_directory
+from actor_learner.jobs import names
+from actor_learner.launch import job_spec, local, restarts, run_jobs
+
+POLICY = restarts.RestartPolicy(most=2, first_delay=0.01)
+
+
+def spec(run, description):
+    name, *flags = description.split()
+    kind, _, index = name.partition("-")
+    command = [sys.executable, "-m", "tests.launch.toy_job", kind, f"--run={run}"]
+    return job_spec.JobSpec(kind, int(index), [*command, f"--index={index}", *flags], POLICY)
+
+
+def main(run, *descriptions):
+    grace_seconds = 30.0
+    return run_jobs.run_jobs(
+        [spec(run, description) for description in descriptions],
+        local.LocalLauncher(grace_seconds),
+        run=names.run_name(run),
+        run_dir=run_directory.RunDirectory(run),
+        registry=str(pathlib.Path(run) / "registry"),
+        terminal=sys.stderr,
+        grace_seconds=grace_seconds,
+        final_seconds=60.0,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

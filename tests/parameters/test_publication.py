@@ -1,0 +1,127 @@
+"""The learner's policy on its way to actors: versions, announcements, wrong servers."""
+
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from actor_learner import errors
+from actor_learner.parameters import publication
+from actor_learner.replay import server
+
+RUN = "a" * 32
+NEVER = threading.Event()
+
+
+def variables(value):
+    return [tf.Variable(tf.fill([3, 2], float(value))), tf.Variable(value, dtype=tf.int64)]
+
+
+def announcement(**changes):
+    settings = dict(
+        run_id=RUN,
+        train_step=0,
+        version=-1,
+        environment_step=0,
+        steps_allowed=0,
+        done=False,
+        time=1.5,
+        counted={},
+    )
+    return publication.Announcement(**{**settings, **changes})
+
+
+@pytest.fixture
+def replay():
+    with server.ReplayServer(publication.publication_tables(variables(0))) as made:
+        yield made
+
+
+@pytest.fixture
+def publisher(replay):
+    made = publication.Publisher(replay.address, variables(7), timeout_seconds=20.0)
+    yield made
+    made.close()
+
+
+def follow(replay, values, run_id=RUN, **settings):
+    return publication.Follower(replay.address, values, run_id, timeout_seconds=1.0, **settings)
+
+
+def test_a_follower_gets_whole_versions_and_assigns_them_only_when_told_to(replay, publisher):
+    values = variables(0)
+    follower = follow(replay, values)
+    publisher.publish(5)
+    publisher.announce(announcement(train_step=9, environment_step=40, steps_allowed=60))
+    assert follower.wait_for(lambda: follower.pulled_version == 5, 30, NEVER)
+    np.testing.assert_array_equal(values[0], 0.0)
+    assert follower.version == -1 and follower.lag is None
+    assert follower.apply()
+    np.testing.assert_array_equal(values[0], 7.0)
+    assert values[1].numpy() == 7
+    assert follower.version == 5 and follower.lag == 4
+    assert not follower.apply()
+    heard = follower.announcement
+    assert (heard.version, heard.environment_step, heard.steps_allowed) == (5, 40, 60)
+    assert not heard.done and heard.time == 1.5
+    follower.close()
+
+
+def test_an_announcement_carries_what_was_counted_of_each_actor(replay, publisher):
+    follower = follow(replay, variables(0))
+    publisher.announce(announcement(counted={0: 300, 17: 42}, done=True))
+    assert follower.wait_for(lambda: follower.announcement is not None, 30, NEVER)
+    assert follower.announcement.counted == {0: 300, 17: 42}
+    assert follower.announcement.done
+    follower.close()
+
+
+def test_values_are_those_of_the_moment_they_were_handed_over(replay):
+    source = variables(1)
+    publisher = publication.Publisher(replay.address, source)
+    publisher.publish(1)
+    source[0].assign(tf.fill([3, 2], 99.0))
+    publisher.announce(announcement(train_step=1))
+    publisher.flush(30)
+    values = variables(0)
+    follower = follow(replay, values)
+    assert follower.wait_for(lambda: follower.pulled_version == 1, 30, NEVER)
+    follower.apply()
+    np.testing.assert_array_equal(values[0], 1.0)
+    follower.close()
+    publisher.close()
+
+
+def test_a_learner_that_resumed_earlier_is_followed_back(replay, publisher):
+    follower = follow(replay, variables(0))
+    for version in (100, 40):
+        publisher.publish(version)
+        publisher.announce(announcement(train_step=version))
+        publisher.flush(30)
+        assert follower.wait_for(lambda v=version: follower.pulled_version == v, 30, NEVER)
+    follower.close()
+
+
+def test_a_server_of_another_run_is_refused(replay, publisher):
+    publisher.announce(announcement())
+    publisher.flush(30)
+    follower = follow(replay, variables(0), run_id="b" * 32)
+    with pytest.raises(errors.ReplayError, match="belongs to another run"):
+        follower.wait_for(lambda: False, 30, NEVER)
+    follower.close()
+
+
+def test_a_silent_server_is_reported_after_the_patience(replay):
+    follower = follow(replay, variables(0), patience_seconds=0.0)
+    with pytest.raises(errors.ReplayTimeoutError, match="no replay server has answered"):
+        follower.wait_for(lambda: False, 30, NEVER)
+    follower.close()
+
+
+def test_waiting_ends_when_the_job_is_asked_to_end(replay):
+    stopping = threading.Event()
+    stopping.set()
+    follower = follow(replay, variables(0))
+    assert not follower.wait_for(lambda: False, 30, stopping)
+    follower.close()

@@ -1,0 +1,278 @@
+"""Recorded experience through a real Reverb server to batches, alone and mixed with new one."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from actor_learner import errors
+from actor_learner.replay import (
+    lane_replay,
+    mixed_replay,
+    offline,
+    prioritized_replay,
+    recorded_segments,
+    recording,
+    sample_stream,
+    server,
+)
+from tests.replay import streams, test_prioritized_replay, test_recording
+
+LAST = streams.LAST
+
+
+class Served:
+    """A stream whose tables a server holds, filled."""
+
+    def __init__(self, replay, n_step=1, gamma=0.5, lanes=1, spec=None):
+        self.replay = replay
+        spec = spec or test_recording.counted_spec()
+        self.experience = sample_stream.Experience(spec, lanes, n_step, gamma)
+        self.server = server.ReplayServer(replay.tables(self.experience))
+        self.client = self.server.client()
+        self.transitions = replay.fill(self.experience, self.client)
+
+    def batches(self, batch_size, count):
+        dataset = self.replay.dataset(self.experience, self.server.address, batch_size, 10.0)
+        return list(dataset.take(count).as_numpy_iterator())
+
+    def drawn(self, batch_size=50, count=40):
+        """How often each (first count, return, discount, last count) was drawn."""
+        found = collections.Counter()
+        for steps, _ in self.batches(batch_size, count):
+            assert steps.reward.shape == (batch_size, 2)
+            found.update(
+                (first, float(reward), float(discount), last)
+                for (first, last), reward, discount in zip(
+                    steps.observation["count"].tolist(), steps.reward[:, 0], steps.discount[:, 0]
+                )
+            )
+        return found
+
+
+@pytest.fixture
+def serve():
+    served = []
+
+    def make(*args, **kwargs):
+        served.append(Served(*args, **kwargs))
+        return served[-1]
+
+    yield make
+    for each in served:
+        each.server.stop()
+
+
+LANES = [
+    streams.steps([3, 4, 9, 2, 3], lane=1),
+    streams.steps([1, 1, 5, 5, 9], lane=2),
+    streams.steps([9, 9, 4], lane=3),
+]
+LANES = [lane[:24] for lane in LANES]
+
+
+def one_step_transitions(lanes):
+    return test_prioritized_replay.reference_transitions(lanes, 1, 0.5)
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_every_recorded_transition_comes_back_and_no_boundary_does(tmp_path, serve, monkeypatch, n):
+    monkeypatch.setattr(offline, "_MOST_ROWS", 8)  # So that lanes are cut into several segments.
+    test_recording.record(tmp_path, LANES, flush_every=7)
+    served = serve(offline.RecordedReplay(str(tmp_path)), n_step=n)
+    complete = test_prioritized_replay.reference_transitions(LANES, n, 0.5)
+    found = set(served.drawn())
+    assert found >= complete
+    # Where the recording ends inside an episode, returns are shorter, and bootstrap sooner.
+    shorter = set().union(
+        *(test_prioritized_replay.reference_transitions([lane[-n:]], k, 0.5)
+          for lane in LANES for k in range(1, n))
+    )  # fmt: skip
+    assert found - complete <= shorter
+    assert served.transitions == len(found)
+
+
+def test_every_recorded_transition_is_equally_likely(tmp_path, serve, monkeypatch):
+    monkeypatch.setattr(offline, "_MOST_ROWS", 8)
+    monkeypatch.setattr(offline, "_MOST_LANES", 2)  # Several items, of unequal numbers of episodes.
+    test_recording.record(tmp_path, LANES)
+    served = serve(offline.RecordedReplay(str(tmp_path), shuffle_items=4))
+    assert served.server.info().tables["recorded"].size >= 4
+    draws = 40_000
+    drawn = served.drawn(batch_size=200, count=draws // 200)
+    assert set(drawn) == one_step_transitions(LANES)
+    # Each is drawn about 700 times, those of one item together: the standard deviation is 4 %.
+    share = np.array(list(drawn.values())) * len(drawn) / draws
+    assert np.abs(share - 1.0).max() < 0.25
+
+
+def test_a_missing_shard_joins_nothing_that_did_not_follow(tmp_path, serve):
+    test_recording.record(tmp_path, LANES, flush_every=5)
+    paths = sorted(tmp_path.glob("shard-*.npz"))
+    paths[1].write_bytes(paths[1].read_bytes()[:100])
+    served = serve(offline.RecordedReplay(str(tmp_path)))
+    expected = one_step_transitions([lane[:5] for lane in LANES])
+    expected |= one_step_transitions([lane[10:] for lane in LANES])
+    assert set(served.drawn()) == expected
+
+
+def test_a_shard_with_a_changed_byte_is_left_out_like_a_missing_one(tmp_path, serve):
+    test_recording.record(tmp_path, LANES, flush_every=8, compress=False)
+    path = sorted(tmp_path.glob("shard-*.npz"))[1]
+    content = bytearray(path.read_bytes())
+    place = bytes(content).index(b"observation/count.npy") + 300
+    content[place] ^= 1
+    path.write_bytes(bytes(content))
+    served = serve(offline.RecordedReplay(str(tmp_path)))
+    expected = one_step_transitions([lane[:8] for lane in LANES])
+    expected |= one_step_transitions([lane[16:] for lane in LANES])
+    assert set(served.drawn()) == expected
+
+
+def test_only_episodes_that_are_good_enough_are_used(tmp_path, serve):
+    # The rewards of an episode of n steps are 0 + 1 + ... + (n - 1).
+    test_recording.record(tmp_path, LANES, flush_every=5)
+    served = serve(offline.RecordedReplay(str(tmp_path), min_episode_return=36.0))
+    expected = {
+        transition
+        for lane, episodes in ((1, [3]), (3, [1, 2]))
+        for episode in episodes
+        for transition in one_step_transitions([streams.steps([9] * episode, lane=lane)[-10:]])
+    }
+    # Of the last episode of lane 2 only 8 of 9 steps are recorded.
+    assert set(served.drawn()) == expected
+    assert served.transitions == 27
+    with pytest.raises(errors.ConfigError, match="return of at least 37"):
+        serve(offline.RecordedReplay(str(tmp_path), min_episode_return=37.0))
+
+
+def test_episode_returns_sum_the_rewards_between_first_and_last():
+    step_type = np.array([[1, 0], [2, 1], [0, 1], [1, 2], [1, 0]])
+    reward = np.array([[1, 10], [99, 20], [2, 30], [3, 99], [4, 40]], np.float32)
+    expected = [[1, 60], [1, 60], [9, 60], [9, 60], [9, 40]]
+    np.testing.assert_array_equal(recorded_segments.episode_returns(step_type, reward), expected)
+
+
+def test_several_recordings_and_sessions_are_read_together(tmp_path, serve):
+    test_recording.record(tmp_path / "a" / recording.DIRECTORY, LANES[:1])
+    test_recording.record(tmp_path / "b", LANES[1:2])
+    test_recording.record(tmp_path / "b", LANES[2:])
+    served = serve(offline.RecordedReplay([str(tmp_path / "a"), str(tmp_path / "b")]))
+    assert set(served.drawn()) == one_step_transitions(LANES)
+
+
+def test_a_table_that_is_filled_already_is_left_as_it_is(tmp_path, serve):
+    test_recording.record(tmp_path, LANES)
+    served = serve(offline.RecordedReplay(str(tmp_path)))
+    size = served.server.info().tables["recorded"].size
+    assert served.replay.num_transitions(served.experience, size) >= served.transitions
+    assert served.replay.fill(served.experience, served.client) == 0
+    assert served.server.info().tables["recorded"].size == size
+
+
+def test_fields_that_the_agent_does_not_need_are_left_out_and_missing_ones_named(tmp_path, serve):
+    test_recording.record(tmp_path, LANES)
+    spec = test_recording.counted_spec()
+    fewer = spec._replace(observation={"count": spec.observation["count"]})
+    served = serve(offline.RecordedReplay(str(tmp_path)), spec=fewer)
+    assert set(served.drawn()) == one_step_transitions(LANES)
+    more = spec._replace(policy_info={"log_probability": tf.TensorSpec([], tf.float32)})
+    with pytest.raises(errors.SpecMismatchError, match="policy_info/log_probability.*nothing"):
+        serve(offline.RecordedReplay(str(tmp_path)), spec=more)
+
+
+def test_recorded_replay_is_refused_where_there_is_nothing_or_something_is_to_be_written(tmp_path):
+    with pytest.raises(errors.ConfigError, match="does not exist"):
+        offline.RecordedReplay(str(tmp_path / "nowhere"))
+    experience = sample_stream.Experience(test_recording.counted_spec(), 1, 1, 0.9)
+    recording.ExperienceRecorder(tmp_path, experience.data_spec, 1).close()
+    replay = offline.RecordedReplay(str(tmp_path))
+    with pytest.raises(errors.ConfigError, match="no whole shard"):
+        replay.tables(experience)
+    with pytest.raises(errors.ConfigError, match="MixedReplay"):
+        replay.observer(experience, None)
+
+
+# Mixtures.
+
+
+def test_a_mixture_has_exactly_its_shares_in_every_batch(tmp_path, serve):
+    test_recording.record(tmp_path, LANES[:1])
+    recorded = offline.RecordedReplay(str(tmp_path))
+    replay = mixed_replay.MixedReplay([lane_replay.LaneReplay(1000), recorded], [3, 1])
+    assert replay.collects
+    served = serve(replay, lanes=2)
+    observer = replay.observer(served.experience, served.client, version=lambda: 5)
+    for row in streams.batched(LANES[1:]):
+        observer(row)
+    observer.flush()
+    found = set()
+    for steps, info in served.batches(batch_size=10, count=40):
+        lane = steps.observation["count"][:, 0] // 1000
+        assert np.count_nonzero(lane == 1) == 2  # A quarter of 10, and the remainder is not larger.
+        np.testing.assert_array_equal(info.version, np.where(lane == 1, -1, 5))
+        found.update(steps.observation["count"][:, 0].tolist())
+    assert found >= {first for first, *_ in one_step_transitions(LANES[:1])}
+    observer.close()
+
+
+def test_recordings_are_mixed_without_any_actor(tmp_path, serve):
+    for number, lane in enumerate(LANES):
+        test_recording.record(tmp_path / str(number), [lane])
+    replay = mixed_replay.MixedReplay(
+        [
+            offline.RecordedReplay(str(tmp_path / str(number)), table_name=f"recorded_{number}")
+            for number in range(3)
+        ],
+        [1.0, 2.0, 5.0],
+    )
+    assert not replay.collects
+    assert replay.specs()[1].shape == (2,)
+    served = serve(replay)
+    assert served.transitions == len(one_step_transitions(LANES))
+    for steps, _ in served.batches(batch_size=16, count=10):
+        lanes = collections.Counter((steps.observation["count"][:, 0] // 1000).tolist())
+        assert lanes == {1: 2, 2: 4, 3: 10}
+
+
+@pytest.mark.parametrize(
+    "weights, total, expected",
+    [
+        ([1, 1], 64, [32, 32]),
+        ([0.1, 0.2, 0.7], 10, [1, 2, 7]),
+        ([1, 1, 1], 64, [22, 21, 21]),
+        ([1, 2], 64, [21, 43]),
+    ],
+)
+def test_shares_follow_the_weights_and_add_up(weights, total, expected):
+    assert mixed_replay.shares(weights, total) == expected
+
+
+class WithoutInfo(lane_replay.LaneReplay):
+    """A stream of somebody else's, whose batches come with nothing."""
+
+    def dataset(self, *args):
+        return super().dataset(*args).map(lambda trajectory, info: (trajectory, ()))
+
+
+def test_mixtures_that_cannot_work_are_configuration_errors(tmp_path):
+    test_recording.record(tmp_path, LANES[:1])
+    recorded, lanes = offline.RecordedReplay(str(tmp_path)), lane_replay.LaneReplay(100)
+    experience = sample_stream.Experience(test_recording.counted_spec(), 1, 1, 0.9)
+    mixed = mixed_replay.MixedReplay
+    for streams_, weights, match in (
+        ([recorded], [1], "two streams"),
+        ([lanes, recorded], [1], "a weight for each"),
+        ([lanes, recorded], [1, 0], "above 0"),
+        ([recorded, lanes], [1, 1], "in the first place"),
+        ([prioritized_replay.PrioritizedReplay(), recorded], [1, 1], "importance weights"),
+    ):
+        with pytest.raises(errors.ConfigError, match=match):
+            mixed(streams_, weights)
+    with pytest.raises(errors.ConfigError, match="table_name"):
+        mixed([recorded, recorded], [1, 1]).tables(experience)
+    with pytest.raises(errors.ConfigError, match="without a row"):
+        mixed([lanes, recorded], [1, 1000]).dataset(experience, "localhost:1", 8, 1.0)
+    with pytest.raises(errors.ConfigError, match="built differently"):
+        mixed([WithoutInfo(10), recorded], [1, 1]).dataset(experience, "localhost:1", 8, 1.0)
