@@ -82,6 +82,9 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--episodes", type=_positive, default=20)
     evaluate.add_argument("--seed", type=int, default=0, help="seed of the environment")
     evaluate.add_argument("--video", metavar="OUT.mp4", help="write a video of one lane's episodes")
+    evaluate.add_argument(
+        "--record", metavar="DIRECTORY", help="record as many episodes, for others to learn from"
+    )
     evaluate.set_defaults(command=_evaluate)
 
     check = commands.add_parser("check-env", help="look for mistakes in an environment")
@@ -127,7 +130,11 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     from actor_learner.commands import evaluate
 
     return evaluate.run(
-        arguments.run, episodes=arguments.episodes, seed=arguments.seed, video=arguments.video
+        arguments.run,
+        episodes=arguments.episodes,
+        seed=arguments.seed,
+        video=arguments.video,
+        record=arguments.record,
     )
 
 

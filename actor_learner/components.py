@@ -9,7 +9,9 @@ from actor_learner.learning import evaluation, learner, ppo_learner, triggers
 from actor_learner.parameters import reverb_variable_container
 from actor_learner.replay import (
     lane_replay,
+    mixed_replay,
     observers,
+    offline,
     prioritized_replay,
     reverb_replay_buffer,
     seeded_replay,
@@ -35,7 +37,9 @@ ROOMS = (
     lane_replay,
     learner,
     memory,
+    mixed_replay,
     observers,
+    offline,
     parts,
     ppo,
     ppo_learner,

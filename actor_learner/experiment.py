@@ -17,6 +17,7 @@ from actor_learner.agents import algorithm as algorithm_lib
 from actor_learner.environments import lanes as lanes_lib
 from actor_learner.replay import (
     lane_replay,
+    offline,
     sample_stream,
     seeded_replay,
     sequence_replay,
@@ -45,12 +46,15 @@ class Experiment:
     Args:
       environment: Makes the environment: `@GymnasiumEnvironment`, or any callable that returns a
         TF-Agents `PyEnvironment`. It is given `seed` and, for evaluation, `num_envs`, if it takes
-        them.
+        them. May be left out where all experience is recorded; nothing is then evaluated.
       agent: Builds the agent: `@dqn`, `@sac`, ..., or any callable that takes a
         `World` and returns a `TFAgent` or an `Algorithm`.
       replay: The sample stream. None chooses by the algorithm: `@LaneReplay()` for transitions,
         `@UnrollQueue()` for on-policy unrolls, `@SequenceReplay()` for agents with memory.
       environment_steps: Environment steps to train for, over all lanes.
+      train_steps: Train steps to train for, where all experience is recorded (`@RecordedReplay()`)
+        and no environment steps are taken; `evaluation_interval` then counts train steps too.
+      record: Record all collected experience in the run's `experience/`, to train on later.
       initial_random_steps: Environment steps taken at random before learning begins. None: 1,000
         for agents that learn from transitions, none for the others, which need to know how their
         policy acted.
@@ -87,11 +91,13 @@ class Experiment:
 
     def __init__(
         self,
-        environment: Callable[..., py_environment.PyEnvironment],
-        agent: Callable[[algorithm_lib.World], Any],
+        environment: Callable[..., py_environment.PyEnvironment] | None = None,
+        agent: Callable[[algorithm_lib.World], Any] | None = None,
         *,
         replay: sample_stream.SampleStream | None = None,
         environment_steps: int = 100_000,
+        train_steps: int | None = None,
+        record: bool = False,
         initial_random_steps: int | None = None,
         learn_from: int | None = None,
         updates_per_step: float | None = None,
@@ -113,6 +119,7 @@ class Experiment:
     ) -> None:
         at_least = {
             "environment_steps": (environment_steps, 1),
+            "train_steps": (train_steps, 1),
             "initial_random_steps": (initial_random_steps, 0),
             "learn_from": (learn_from, 0),
             "collect_steps": (collect_steps, 1),
@@ -149,8 +156,34 @@ class Experiment:
                 "Experiment.overlap and Experiment.deterministic exclude each other: what two "
                 "threads do at the same time is never twice the same"
             )
+        if agent is None:
+            raise errors.ConfigError("Experiment.agent is not set: bind it, e.g. to @dqn")
+        self.is_offline = isinstance(replay, offline.PrefilledStream) and not replay.collects
+        if environment is None and not self.is_offline:
+            raise errors.ConfigError(
+                "Experiment.environment is not set: bind it, e.g. to @GymnasiumEnvironment. Only "
+                "an experiment on recorded experience (Experiment.replay = @RecordedReplay()) can "
+                "do without"
+            )
+        if self.is_offline and train_steps is None:
+            raise errors.ConfigError(
+                "Experiment.train_steps is not set: with recorded experience alone there are no "
+                "environment steps that would end training"
+            )
+        if train_steps is not None and not self.is_offline:
+            raise errors.ConfigError(
+                "Experiment.train_steps is for recorded experience alone; a run that collects ends "
+                "after Experiment.environment_steps"
+            )
+        if self.is_offline and (record or overlap or deterministic):
+            raise errors.ConfigError(
+                "Experiment.record, overlap and deterministic are for runs that collect; this one "
+                "learns from recorded experience alone"
+            )
         self.environment = environment
         self.agent = agent
+        self.train_steps = train_steps
+        self.record = record
         self._replay = replay
         self.environment_steps = environment_steps
         self._initial_random_steps = initial_random_steps
@@ -212,6 +245,15 @@ class Experiment:
             )
         )
 
+    def make_offline_algorithm(
+        self, train_step: tf.Variable, environment_step: tf.Variable
+    ) -> algorithm_lib.Algorithm:
+        """Builds the agent for the specs of the recorded experience."""
+        time_step_spec, action_spec = self._replay.specs()
+        return self.make_algorithm_for(
+            algorithm_lib.World(time_step_spec, action_spec, train_step, environment_step)
+        )
+
     def make_algorithm_for(self, world: algorithm_lib.World) -> algorithm_lib.Algorithm:
         """Builds the agent for a world."""
         return algorithm_lib.as_algorithm(self.agent(world))
@@ -233,6 +275,8 @@ class Experiment:
         group_steps = stream.group_steps_per_update(experience, self._batch_size)
         replays = algorithm.kind == experience_lib.TRANSITIONS
         random_steps = self._initial_random_steps
+        if self.is_offline:
+            random_steps = 0
         if random_steps is None:
             most = self.environment_steps - 1
             random_steps = min(RANDOM_STEPS, most) if replays else 0

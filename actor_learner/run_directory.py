@@ -111,6 +111,11 @@ class RunDirectory:
         return self.path / "replay"
 
     @property
+    def experience(self) -> pathlib.Path:
+        """Recorded experience."""
+        return self.path / "experience"
+
+    @property
     def tensorboard(self) -> pathlib.Path:
         return self.path / "train"
 

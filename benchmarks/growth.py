@@ -18,16 +18,16 @@ _SIZED = ("floats", "image")
 def rows(config: settings.Settings) -> list[harness.Row]:
     found = []
     for lanes in config.many_lanes:
-        found += _rows(config, f"{lanes} lanes", settings.vector_spec(4), lanes)
+        found += size_rows(config, f"{lanes} lanes", settings.vector_spec(4), lanes)
     for size in (4, 64, 1024):
-        found += _rows(config, f"{size} floats", settings.vector_spec(size), LANES)
-    found += _rows(config, "84x84x4 image", settings.image_spec(), LANES)
+        found += size_rows(config, f"{size} floats", settings.vector_spec(size), LANES)
+    found += size_rows(config, "84x84x4 image", settings.image_spec(), LANES)
     for items in config.replay_items:
-        found += _item_rows(config, items)
+        found += item_rows(config, items)
     return found
 
 
-def _rows(config: settings.Settings, case: str, data_spec, lanes: int) -> list[harness.Row]:
+def size_rows(config: settings.Settings, case: str, data_spec, lanes: int) -> list[harness.Row]:
     size = data_spec.observation.shape.num_elements() * data_spec.observation.dtype.size
     # Of images a few thousand, not to fill the machine's memory.
     capacity = max(64 * lanes, int(min(100_000, 512e6 / size)))
@@ -46,7 +46,7 @@ def _rows(config: settings.Settings, case: str, data_spec, lanes: int) -> list[h
     return _as_rows(case, results)
 
 
-def _item_rows(config: settings.Settings, items: int) -> list[harness.Row]:
+def item_rows(config: settings.Settings, items: int) -> list[harness.Row]:
     """A table of one transition per item, the most items that transitions can make, full."""
     stream = settings.LaneStream(settings.vector_spec(4), 1, capacity=items, rows_per_item=1)
     steps = [settings.random_step(settings.vector_spec(4), 1, seed) for seed in range(4)]

@@ -30,8 +30,8 @@ def _row(config, case: str, build, batch_size: int, with_peer: bool) -> harness.
     ours_stream = settings.LaneStream(built.collect_data_spec, LANES)
     peer_stream = settings.PeerStream(built.collect_data_spec)
     with settings.closing(ours_stream, peer_stream), tempfile.TemporaryDirectory() as directory:
-        ours_stream.fill(500)
-        peer_stream.fill(4_000)
+        ours_stream.fill(config.transitions // LANES)
+        peer_stream.fill(config.transitions // 5)
         ours = learner.Learner(
             f"{directory}/ours",
             built.train_step_counter,

@@ -38,15 +38,16 @@ def our_stream(case: str, lanes: int) -> tuple[lane_replay.LaneReplay, sample_st
 
 
 def _row(config: settings.Settings, case: str, lanes: int) -> harness.Row:
-    ours = [_our_bytes(config, case, lanes) for _ in range(min(3, config.repetitions))]
-    peer = _peer_bytes(config, case)
+    ours = [our_bytes(config, case, lanes) for _ in range(min(3, config.repetitions))]
+    peer = peer_bytes(config, case)
     leaves = tf.nest.flatten(_data_spec(case))
     raw = sum(leaf.shape.num_elements() * leaf.dtype.size for leaf in leaves)
     results = {"ours": ours, "peer": [peer], "limit": [float(raw)]}
     return harness.row("memory", f"{case}, {lanes} lanes", results)
 
 
-def _our_bytes(config: settings.Settings, case: str, lanes: int) -> float:
+def our_bytes(config: settings.Settings, case: str, lanes: int) -> float:
+    """Bytes per transition that a server with our stream's table grows by."""
     stream, experience = our_stream(case, lanes)
     with memory_server.running("ours", case, str(lanes)) as (address, pid):
         observer = stream.observer(experience, reverb.Client(address))
@@ -63,7 +64,8 @@ def _our_bytes(config: settings.Settings, case: str, lanes: int) -> float:
     return per_transition
 
 
-def _peer_bytes(config: settings.Settings, case: str) -> float:
+def peer_bytes(config: settings.Settings, case: str) -> float:
+    """The same for TF-Agents' observer, which writes one lane."""
     with memory_server.running("peer", case, "1") as (address, pid):
         observer = peer_observers.ReverbAddTrajectoryObserver(
             reverb.Client(address), settings.PEER_TABLE, sequence_length=2

@@ -16,8 +16,8 @@ def _row(config: settings.Settings, lanes: int) -> harness.Row:
     ours = settings.LaneStream(data_spec, lanes)
     peer = settings.PeerStream(data_spec)
     with settings.closing(ours, peer):
-        ours.fill(max(200, 20_000 // lanes))
-        peer.fill(4_000)
+        ours.fill(max(200, config.transitions // lanes))
+        peer.fill(config.transitions // 5)
         results = harness.alternate(
             {
                 "ours": harness.rate(_reader(ours.dataset(BATCH_SIZE)), config.seconds),

@@ -27,6 +27,7 @@ class Settings:
     Attributes:
       seconds: Of one measurement of a rate.
       repetitions: Measurements of each.
+      transitions: In the replay that is read from.
       lanes: Numbers of lanes, for most benchmarks.
       many_lanes: Numbers of lanes for the growth table.
       replay_items: Items in the replay, for the growth table.
@@ -37,6 +38,7 @@ class Settings:
 
     seconds: float = 1.5
     repetitions: int = 5
+    transitions: int = 20_000
     lanes: tuple[int, ...] = (1, 8, 64, 256)
     many_lanes: tuple[int, ...] = (1, 4, 16, 64, 256, 1024)
     replay_items: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
@@ -49,6 +51,7 @@ class Settings:
         return cls(
             seconds=0.1,
             repetitions=1,
+            transitions=1_000,
             lanes=(1, 8),
             many_lanes=(1, 8),
             replay_items=(100, 1_000),

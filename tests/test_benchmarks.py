@@ -5,7 +5,9 @@ import pathlib
 import subprocess
 import sys
 
-from benchmarks import harness
+import pytest
+
+from benchmarks import end_to_end, growth, harness, memory, settings
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -21,6 +23,11 @@ def test_rows_hold_medians_ratios_and_spread():
     assert "| collect | 8 lanes | 20.00 | 5.00 | 40.00 | 4.0 × | 50% | 3.00 |" in harness.table(
         [row]
     )
+
+
+def test_small_ratios_keep_their_digits():
+    row = harness.row("memory", "4 floats", {"ours": [43.0], "peer": [3520.0], "limit": [40.0]})
+    assert "| 43.00 | 3,520 | 40.00 | 0.012 × | 108% |" in harness.table([row])
 
 
 def test_measures_alternate_after_a_round_that_does_not_count():
@@ -47,3 +54,42 @@ def test_the_command_measures_and_writes_its_results(tmp_path):
     assert set(rows[0]) == {
         "name", "case", "ours", "peer", "limit", "ratio_to_peer", "share_of_limit", "spread",
     }  # fmt: skip
+
+
+def test_the_server_needs_at_most_a_third_more_than_the_raw_steps():
+    config = settings.Settings(memory_bytes=8 << 20, repetitions=1)
+    raw = 4 * 4 + 8 + 4 * 4  # Observation, action, and the four numbers of every step.
+    stored = memory.our_bytes(config, memory.VECTOR, 8)
+    assert 0.3 * raw < stored < 1.3 * raw
+
+
+def test_growth_is_measured_for_sizes_and_for_full_tables():
+    config = settings.Settings.quick()
+    sized = growth.size_rows(config, "4 floats", settings.vector_spec(4), 2)
+    full = growth.item_rows(config, 100)
+    assert [row.case for row in [*sized, *full]] == [
+        "write, 4 floats", "read, 4 floats", "write, 100 items", "read, 100 items",
+    ]  # fmt: skip
+    assert all(row.ours > 0 for row in [*sized, *full])
+    assert [row.share_of_limit is None for row in [*sized, *full]] == [False, False, True, True]
+
+
+METRICS = [
+    {"environment_steps": 100, "seconds": 1.0, "episode_return": 500.0},
+    {"environment_steps": 200, "seconds": 2.0, "eval_return": 470.0},
+    {"environment_steps": 300, "seconds": 2.5, "eval_return": 480.0},
+    {"environment_steps": 400, "seconds": 4.0, "eval_return": 500.0},
+]
+
+
+def test_the_clock_stops_at_the_first_evaluation_that_reaches_the_target():
+    assert end_to_end.figure(METRICS, 475.0) == 2.5
+    assert end_to_end.first_reaching(METRICS, 475.0)["environment_steps"] == 300
+    assert end_to_end.first_reaching(METRICS, 501.0) is None
+    assert end_to_end.figure(METRICS, 501.0) == 4.0
+    assert end_to_end.figure(METRICS, None) == 100.0
+
+
+def test_a_training_that_fails_is_shown_with_its_output():
+    with pytest.raises(RuntimeError, match="(?s)no_such_leaf, seed 3: training failed.*no gin file"):
+        end_to_end.train("no_such_leaf", 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 
-from actor_learner.commands import import_path
+from actor_learner import import_path
 from actor_learner.reporting import process_output
 
 OK, FAILED = 0, 1

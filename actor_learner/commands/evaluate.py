@@ -7,16 +7,17 @@ import os
 import pathlib
 import tempfile
 
-from actor_learner import config, errors, run_directory
-from actor_learner.commands import import_path
+from actor_learner import config, errors, import_path, run_directory
 from actor_learner.reporting import process_output, video
 
 OK = 0
 FRAMES_PER_SECOND = 30
 
 
-def run(run_path: str, *, episodes: int, seed: int, video: str | None) -> int:
-    """Evaluates and prints mean ± std over `episodes` greedy episodes."""
+def run(
+    run_path: str, *, episodes: int, seed: int, video: str | None, record: str | None = None
+) -> int:
+    """Evaluates and prints mean ± std over `episodes` greedy episodes; may film or record them."""
     run_dir = run_directory.RunDirectory.existing(run_path)
     policy_path = _policy_path(run_dir)
     if video is not None and pathlib.Path(video).suffix != ".mp4":
@@ -33,12 +34,16 @@ def run(run_path: str, *, episodes: int, seed: int, video: str | None) -> int:
     ):
         config.load(config.ConfigSource((str(run_dir.config),), ()))
         returns = _evaluate(policy_path, episodes, seed, video)
+        if record is not None:
+            _record(policy_path, episodes, seed, record)
     print(
         f"{policy_path}: return {returns.mean():.2f} ± {returns.std():.2f} over {episodes} "
         f"episodes (min {returns.min():.2f}, max {returns.max():.2f})"
     )
     if video is not None:
         print(f"video: {video}")
+    if record is not None:
+        print(f"recorded experience: {record}")
     return OK
 
 
@@ -76,3 +81,14 @@ def _evaluate(policy_path: pathlib.Path, episodes: int, seed: int, video_path: s
         evaluation_seed = seed + experiment_lib.EVALUATION_SEED_OFFSET
         result = evaluator.Evaluator(env, policy, episodes, seed=evaluation_seed).run(on_step)
     return result.returns
+
+
+def _record(policy_path: pathlib.Path, episodes: int, seed: int, directory: str) -> None:
+    from actor_learner import experiment as experiment_lib
+    from actor_learner.inference import saved_model
+    from actor_learner.jobs import demonstration
+
+    env = experiment_lib.Experiment().make_evaluation_environment(seed, num_envs=episodes)
+    with contextlib.closing(env):
+        policy = saved_model.load(str(policy_path), env)
+        demonstration.record_episodes(env, policy, directory, episodes)

@@ -34,7 +34,7 @@ class Report:
         self._loggers = metric_files.open_metric_files(run_dir, training.environment_step)
         self._view = console.make_view(
             terminal,
-            training.experiment.environment_steps,
+            training.total_environment_steps,
             run_dir.path.name,
             best=training.best,
         )

@@ -12,8 +12,7 @@ import tempfile
 import traceback
 from typing import Any
 
-from actor_learner import config, errors, run_directory
-from actor_learner.commands import import_path, signals
+from actor_learner import config, errors, import_path, run_directory, signals
 from actor_learner.commands import report as report_lib
 from actor_learner.reporting import process_output
 
@@ -153,9 +152,12 @@ def _built(
     _say(output, "starting TensorFlow and Reverb ...")
     with output.quiet_imports():
         from actor_learner import experiment
-        from actor_learner.jobs import one_process
+        from actor_learner.jobs import extra_jobs, one_process
     with output.quiet_imports():
         config.load(source)
+        own = extra_jobs.Jobs().extra
+        if own:
+            _say(output, f"note: {', '.join(own)} (Jobs.extra) runs with `actor-learner up` only")
         training = one_process.OneProcess(experiment.Experiment(), run_dir, seed=seed, **more)
     with training:
         config.check_all_used()

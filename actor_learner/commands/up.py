@@ -10,8 +10,8 @@ import secrets
 import sys
 from collections.abc import Mapping, Sequence
 
-from actor_learner import config, errors, run_directory
-from actor_learner.commands import frozen_config, import_path
+from actor_learner import config, errors, import_path, run_directory
+from actor_learner.commands import frozen_config
 from actor_learner.jobs import extra_jobs, flags, names
 from actor_learner.launch import job_spec, local, restarts, run_jobs
 from actor_learner.naming import connect

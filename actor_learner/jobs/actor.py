@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
+import time
 from typing import Any
 
 from actor_learner import errors
@@ -12,6 +13,8 @@ from actor_learner.jobs import main, worker
 
 KIND = "actor"
 _WAIT_SECONDS = 0.2
+_REPEAT_SECONDS = 1.0
+_LAST_REPORTS_SECONDS = 10.0
 _FIRST_POLICY_SECONDS = 600.0
 
 
@@ -68,6 +71,9 @@ class ActorJob(worker.Worker):
         )
         self._closing.callback(self._collector.close)
         self._reports = mailbox.Sender(self._partner.client, mailbox.REPORTS)
+        self._closing.callback(lambda: self._reports.flush(_LAST_REPORTS_SECONDS))
+        self._reported_at = 0.0
+        self._is_counted = job.index < publication.MOST_ACTORS
         self._heard = self._follower.announcement
         self._budget = self._heard.steps_allowed - self._heard.environment_step
 
@@ -82,19 +88,23 @@ class ActorJob(worker.Worker):
                 _WAIT_SECONDS,
                 self.job.stopping,
             )
+            if time.monotonic() - self._reported_at >= _REPEAT_SECONDS:
+                # A learner that took the last report with it when it died waits for this one.
+                self._report()
             return False
         before = int(self._model.environment_step.numpy())
         self._collector.run()
         steps = int(self._model.environment_step.numpy()) - before
         self._steps += steps
         self._budget -= steps
-        self._report(steps)
+        self._report()
         return False
 
     def status(self) -> dict[str, Any]:
         status: dict[str, Any] = {"steps": self._steps, "version": self._follower.version}
         if self._follower.lag is not None:
             status["version_lag"] = self._follower.lag
+            status["version_lag_seconds"] = round(self._follower.lag_seconds, 3)
         returns = self._collector.statistics.returns
         if returns:
             status["message"] = f"return {sum(returns) / len(returns):.1f}"
@@ -106,7 +116,9 @@ class ActorJob(worker.Worker):
     def _wait_for_first_policy(self) -> None:
         follower = self._follower
         if follower.wait_for(
-            lambda: follower.pulled_version >= 0, _FIRST_POLICY_SECONDS, self.job.stopping
+            lambda: follower.pulled_version >= 0 and follower.announcement is not None,
+            _FIRST_POLICY_SECONDS,
+            self.job.stopping,
         ):
             self._apply()
             return
@@ -129,7 +141,9 @@ class ActorJob(worker.Worker):
             counted = heard.counted.get(self.job.index, 0)
             # What a process before this one has reported does not count for this one.
             uncounted = self._steps - (counted if counted <= self._steps else 0)
-            self._budget = heard.steps_allowed - heard.environment_step - uncounted
+            self._budget = heard.steps_allowed - heard.environment_step
+            if self._is_counted:
+                self._budget -= uncounted
             # The learner counts the steps of all actors, but hears of the latest a little later.
             own = int(self._model.environment_step.numpy())
             self._model.environment_step.assign(max(own, heard.environment_step))
@@ -141,12 +155,13 @@ class ActorJob(worker.Worker):
         stale = most is not None and lag is not None and lag > most
         return self._budget <= 0 or stale
 
-    def _report(self, steps: int) -> None:
+    def _report(self) -> None:
+        """Tells the learner what this process has done since it began; may be told twice."""
         statistics = self._collector.statistics
+        self._reported_at = time.monotonic()
         report = {
             "actor": self.job.index,
             "incarnation": self.job.incarnation,
-            "steps": steps,
             "total": self._steps,
             "episodes": statistics.episodes,
             "version": self._follower.version,

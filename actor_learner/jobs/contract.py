@@ -97,13 +97,18 @@ def read(client: reverb.Client, timeout_seconds: float = 30.0) -> Contract:
 
     Raises:
       errors.ReplayError: If the server is none of ours.
-      errors.ReplayTimeoutError: If it does not answer.
+      errors.ReplayTimeoutError: If it does not answer, or is not ready yet.
     """
     tables = reverb_calls.fetch_tables(client, timeout_seconds)
-    if TABLE not in tables or not tables[TABLE].current_size:
+    if TABLE not in tables:
         raise errors.ReplayError(
             f"the Reverb server at {client.server_address} is no replay job of ours: it has the "
             f"tables {', '.join(sorted(tables))}, but no contract"
+        )
+    if not tables[TABLE].current_size:
+        raise errors.ReplayTimeoutError(
+            f"the replay server at {client.server_address} has not got its contract yet: it has "
+            "only just been started"
         )
     sample = reverb_calls.call_with_deadline(
         lambda: next(

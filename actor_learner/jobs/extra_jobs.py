@@ -4,6 +4,7 @@
 import my_project.watcher
 Jobs.extra = {'watcher': @TableWatcher}      # A class derived from Worker, not called.
 TableWatcher.table = 'replay'
+Jobs.tables = [@my_notes_table()]            # Served beside ours; returns a reverb.Table.
 Jobs.resources = {'learner': {'CPU': 2, 'GPU': 1}, 'watcher': {'CPU': 0.1}}
 ```
 
@@ -13,7 +14,7 @@ them. It also runs on its own: `python -m actor_learner.jobs.custom --job=watche
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
 from actor_learner import config, configurable, errors
@@ -31,6 +32,8 @@ class Jobs:
 
     Args:
       extra: Jobs of the user's own: what makes each worker, by the name of the job.
+      tables: Tables of the user's own, which the replay server holds, and saves, beside those of
+        the run; with a signature of any kind.
       resources: What a job needs of the node it is placed on, by its kind: `{'CPU': 1, 'GPU': 1}`.
         For launchers that place jobs on a cluster; those on one machine do not look at it.
     """
@@ -39,8 +42,10 @@ class Jobs:
         self,
         extra: dict[str, Callable[[], worker_lib.Worker]] | None = None,
         resources: dict[str, dict[str, float]] | None = None,
+        tables: Sequence[Any] = (),
     ) -> None:
         self.extra = dict(extra or {})
+        self.tables = list(tables)
         self.resources = dict(resources or {})
         _check_extra(self.extra)
         _check_resources(self.resources)

@@ -18,6 +18,7 @@ _SLICE_SECONDS = 0.25
 _ANNOUNCE_SECONDS = 0.05
 _IDLE_SECONDS = 0.01
 _UNREACHABLE_SECONDS = 1.0
+_REPUBLISH_SECONDS = 5.0
 _STORE_SECONDS = 60.0
 _STORED_VERSIONS = 5
 POLICY = "policy"
@@ -43,7 +44,7 @@ class LearnerJob(worker.Worker):
     def configure(self) -> None:
         from actor_learner import experiment as experiment_lib
         from actor_learner import parts
-        from actor_learner.jobs import contract, model, partner
+        from actor_learner.jobs import contract, model, own_files, partner
 
         job = self.job
         if job.index != 0:
@@ -75,6 +76,7 @@ class LearnerJob(worker.Worker):
         self._build_publisher()
         self._build_supply()
         self._build_metrics()
+        own_files.describe_run(job)
 
     def poll(self) -> worker.PollResult | bool:
         self._take_messages()
@@ -87,6 +89,7 @@ class LearnerJob(worker.Worker):
             logging.warning("The learner waits for the replay server: %s", error)
             return worker.PollResult(idle_seconds=_UNREACHABLE_SECONDS)
         if due <= 0:
+            self._publish()
             self._announce()
             self._write_row()
             if self.environment_step >= self._experiment.environment_steps:
@@ -125,7 +128,7 @@ class LearnerJob(worker.Worker):
         return int(self._model.environment_step.numpy())
 
     def _build_trainer(self) -> None:
-        from actor_learner.jobs import progress_state, reported_statistics, trainer
+        from actor_learner.jobs import progress_state, reported_statistics, train_thread, trainer
 
         self._statistics = reported_statistics.ReportedStatistics()
         self._progress = progress_state.ProgressState(self._statistics)
@@ -146,6 +149,8 @@ class LearnerJob(worker.Worker):
             ),
         )
         self._closing.callback(self._trainer.close)
+        self._train_thread = train_thread.TrainThread(self._trainer.run)
+        self._closing.callback(self._train_thread.close)
 
     def _build_publisher(self) -> None:
         """After the checkpoint is restored: actors must never see what it replaces."""
@@ -157,7 +162,7 @@ class LearnerJob(worker.Worker):
         )
         self._closing.callback(self._publisher.close)
         self._publisher.publish(self.train_step)
-        self._published_at = time.monotonic()
+        self._published, self._published_at = self.train_step, time.monotonic()
         self._announced_at = 0.0
         self._reports = mailbox.Receiver(self._partner.client, mailbox.REPORTS)
         self._closing.callback(self._reports.close)
@@ -166,6 +171,7 @@ class LearnerJob(worker.Worker):
         self._store = store.ParameterStore(self.job.run_dir.path / store.DIRECTORY)
         self._stored, self._stored_at = -1, time.monotonic()
         self._target_reached: str | None = None
+        self._evaluated: set[tuple[int, int]] = set()
 
     def _build_supply(self) -> None:
         from actor_learner import reverb_calls
@@ -216,6 +222,10 @@ class LearnerJob(worker.Worker):
         if steps:
             self._model.environment_step.assign_add(steps)
         for result in self._evaluations.receive():
+            key = (result["evaluator"], result["train_step"])
+            if key in self._evaluated:
+                continue  # A restored replay sends what it had once more.
+            self._evaluated.add(key)
             self._metric_files.write(
                 {
                     "seconds": round(self._progress.seconds, 3),
@@ -239,16 +249,32 @@ class LearnerJob(worker.Worker):
         """Trains for about a slice; one train step may take from microseconds to seconds."""
         iterations = min(due, self._iterations)
         began = time.monotonic()
-        self._trainer.run(iterations)
+        self._train_thread.run(iterations, self._while_training)
         spent = max(1e-4, time.monotonic() - began)
         if iterations == self._iterations:
             wanted = int(iterations * _SLICE_SECONDS / spent)
             self._iterations = max(1, min(wanted, 2 * iterations, 1_000))
 
+    def _while_training(self, seconds: float) -> None:
+        """Gives up on train steps that wait for a server which is gone."""
+        stopping = self.job.stopping.is_set()
+        if not stopping and seconds < self._experiment.sample_timeout_seconds:
+            return
+        try:
+            self._partner.require_answer()
+        except errors.ReplayTimeoutError as error:
+            if stopping:
+                raise worker.Stopping(f"{self.job} ends without its server") from error
+            raise
+
     def _publish(self) -> None:
         now = time.monotonic()
-        if now - self._published_at >= self._experiment.publish_seconds:
-            self._published_at = now
+        # A server that was restarted has forgotten what it had.
+        interval = self._experiment.publish_seconds
+        if self.train_step == self._published:
+            interval = max(interval, _REPUBLISH_SECONDS)
+        if now - self._published_at >= interval:
+            self._published, self._published_at = self.train_step, now
             self._publisher.publish(self.train_step)
         if now - self._stored_at >= _STORE_SECONDS:
             self._store_version()

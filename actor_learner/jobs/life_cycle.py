@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from absl import logging
 
-from actor_learner import errors
-from actor_learner.commands import signals
+from actor_learner import errors, signals
 from actor_learner.jobs import control, states
 from actor_learner.jobs import heart as heart_lib
 from actor_learner.jobs import job as job_lib
@@ -144,17 +143,21 @@ class LifeCycle:
     def _live(self) -> None:
         worker = None
         try:
-            worker = self._make_worker()
-            worker.job = self._job
-            worker.configure()
-            self._enter(states.READY)
-            self._work(worker)
-            self._contribute(worker, now=True)
+            try:
+                worker = self._make_worker()
+                worker.job = self._job
+                worker.configure()
+                self._enter(states.READY)
+                self._work(worker)
+                self._contribute(worker, now=True)
+            except job_lib.Stopping:
+                if not self._job.stopping.is_set():
+                    raise
+            self._heart.check()
         except BaseException as error:
-            if not (isinstance(error, job_lib.Stopping) and self._job.stopping.is_set()):
-                self._report(error)
-                self._close_after_failure(worker)
-                raise
+            self._report(error)
+            self._close_after_failure(worker)
+            raise
         self._answer_rest()
         if worker is not None:
             self._message = "closing"  # Which may take long: it saves.
@@ -182,7 +185,6 @@ class LifeCycle:
                 break
             if result.idle_seconds > 0:
                 self._heart.wake.wait(result.idle_seconds)
-        self._heart.check()
 
     def _poll(self, worker: worker_lib.Worker) -> PollResult:
         self._poll_began = time.monotonic()
@@ -192,6 +194,8 @@ class LifeCycle:
             self._poll_began = None
         if isinstance(result, PollResult):
             return result
+        if getattr(result, "shape", None) == ():
+            result = result.item()  # A comparison of NumPy's.
         if result is None or isinstance(result, bool):
             return PollResult(done=bool(result))
         raise errors.JobError(

@@ -78,20 +78,24 @@ class Sender:
         if self._unconfirmed >= self._max_in_flight:
             self.flush()
 
-    def flush(self) -> None:
+    def flush(self, timeout_seconds: float | None = None) -> None:
         """Waits until all messages are confirmed.
+
+        Args:
+          timeout_seconds: How long; None is what the sender was made with.
 
         Raises:
           errors.ReplayTimeoutError: If that takes too long.
         """
         if self._writer is None:
             return
+        seconds = self._timeout_seconds if timeout_seconds is None else timeout_seconds
         try:
-            self._writer.flush(0, int(self._timeout_seconds * 1000))
+            self._writer.flush(0, int(seconds * 1000))
         except reverb_errors.ReverbError as error:
             raise errors.ReplayTimeoutError(
                 f"the replay server at {self._client.server_address} has not taken messages for "
-                f"'{self._table}' within {self._timeout_seconds:g} s"
+                f"'{self._table}' within {seconds:g} s"
             ) from error
         self._unconfirmed = 0
 

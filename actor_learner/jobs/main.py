@@ -22,8 +22,7 @@ from typing import Callable, TextIO
 
 from absl import logging
 
-from actor_learner import config, errors
-from actor_learner.commands import import_path
+from actor_learner import config, errors, import_path
 from actor_learner.jobs import flags, life_cycle, states
 from actor_learner.jobs import job as job_lib
 from actor_learner.jobs import status as status_lib

@@ -15,6 +15,7 @@ from absl import logging
 from actor_learner import errors, parts, run_directory
 from actor_learner import experiment as experiment_lib
 from actor_learner import plan as plan_lib
+from actor_learner.acting import metrics
 from actor_learner.environments import lanes as lanes_lib
 from actor_learner.jobs import (
     collector,
@@ -25,7 +26,7 @@ from actor_learner.jobs import (
     trainer,
 )
 from actor_learner.learning import evaluation, policy_export, triggers
-from actor_learner.replay import server
+from actor_learner.replay import offline, recording, server
 
 COMPLETED, TARGET_REACHED = "completed", "target reached"
 STOPPED, INTERRUPTED = "stopped", "interrupted"
@@ -92,6 +93,11 @@ class OneProcess:
         return self._experiment
 
     @property
+    def total_environment_steps(self) -> int | None:
+        """Environment steps to train for; None if none are taken."""
+        return None if self._experiment.is_offline else self._experiment.environment_steps
+
+    @property
     def environment_step(self) -> int:
         return int(self._environment_step.numpy())
 
@@ -107,7 +113,7 @@ class OneProcess:
     @property
     def best(self) -> Row | None:
         """The evaluation of the best policy so far, as a line of metrics; None before the first."""
-        return self._rating.best_row
+        return None if self._rating is None else self._rating.best_row
 
     @property
     def restored_from(self) -> str | None:
@@ -117,7 +123,8 @@ class OneProcess:
     @property
     def stop_reason(self) -> str | None:
         """Why training ended before its time; None if it did not."""
-        return self._rating.target_reached or self._trainer.learner.stop_reason
+        reached = self._rating is not None and self._rating.target_reached
+        return reached or self._trainer.learner.stop_reason
 
     def describe(self) -> list[str]:
         """Lines that say what was built."""
@@ -141,7 +148,9 @@ class OneProcess:
         self._progress.start()
         self._rows.start()
         try:
-            if self._experiment.overlap:
+            if self._experiment.is_offline:
+                self._run_offline()
+            elif self._experiment.overlap:
                 self._run_overlapped()
             else:
                 self._run_by_turns()
@@ -151,13 +160,14 @@ class OneProcess:
             self._trainer.learner.save_checkpoint()
             raise
         self._save()
-        if not self._ended() and self._rating.evaluated_at != self.train_step:
+        rated = self._rating is None or self._rating.evaluated_at == self.train_step
+        if not self._ended() and not rated:
             self._finish_evaluation()
         self._progress.stop()
         self._rows.write(self._trainer.loss)
-        if self._rating.target_reached:
+        if self._rating is not None and self._rating.target_reached:
             return TARGET_REACHED
-        if self._stop.is_set() and self.environment_step < self._experiment.environment_steps:
+        if self._stop.is_set() and not self._steps_are_taken():
             return INTERRUPTED
         return COMPLETED if self._trainer.learner.stop_reason is None else STOPPED
 
@@ -178,15 +188,14 @@ class OneProcess:
         parts.publish(
             run_dir=str(run), train_step=self._train_step, environment_step=self._environment_step
         )
-        self._env = experiment.make_environment(seed)
-        self._closing.callback(self._env.close)
-        self._algorithm = experiment.make_algorithm(
-            self._env, self._train_step, self._environment_step
-        )
+        self._build_algorithm(seed)
         parts.publish(agent=self._algorithm.agent)
-        self._plan = experiment.plan(self._algorithm, lanes_lib.as_lanes(self._env).num_lanes)
         self._build_server()
-        self._build_collector(seed)
+        if experiment.is_offline:
+            self._statistics = metrics.EpisodeStatistics(experiment.metrics_window)
+            self._policy_copy = None
+        else:
+            self._build_collector(seed)
         self._build_trainer()
         if self._policy_copy is not None:
             self._policy_copy.publish()  # A checkpoint may have been restored.
@@ -199,7 +208,7 @@ class OneProcess:
         self._may_learn = False
         self._rows = progress_rows.ProgressRows(
             progress=self._progress,
-            statistics=self._collector.statistics,
+            statistics=self._statistics,
             counters=lambda: (self.environment_step, self.train_step),
             table=self._table_state,
             transitions=lambda items: self._plan.stream.num_transitions(
@@ -215,6 +224,19 @@ class OneProcess:
             ),
         )
 
+    def _build_algorithm(self, seed: int) -> None:
+        experiment, counters = self._experiment, (self._train_step, self._environment_step)
+        self._env = None
+        if experiment.is_offline:
+            self._algorithm = experiment.make_offline_algorithm(*counters)
+            num_lanes = 1
+        else:
+            self._env = experiment.make_environment(seed)
+            self._closing.callback(self._env.close)
+            self._algorithm = experiment.make_algorithm(self._env, *counters)
+            num_lanes = lanes_lib.as_lanes(self._env).num_lanes
+        self._plan = experiment.plan(self._algorithm, num_lanes)
+
     def _build_server(self) -> None:
         tables = self._plan.stream.tables(self._plan.experience)
         for table in tables:
@@ -224,6 +246,8 @@ class OneProcess:
         self._closing.callback(self._server.stop)
         self._client = self._server.client()
         parts.publish(replay_client=self._client)
+        if isinstance(self._plan.stream, offline.PrefilledStream):
+            self._plan.stream.fill(self._plan.experience, self._client)
 
     def _build_collector(self, seed: int) -> None:
         algorithm, version = self._algorithm, self._train_step
@@ -238,6 +262,17 @@ class OneProcess:
                     for policy, step in zip(policies, (self._train_step, version))
                 )
             )
+        recorders = []
+        if self._experiment.record:
+            recorders.append(
+                recording.ExperienceRecorder(
+                    self._run.experience,
+                    algorithm.agent.collect_data_spec,
+                    self._plan.num_lanes,
+                    version=lambda: self._collector.actor.policy_version,
+                )
+            )
+            self._closing.callback(recorders[0].close)
         self._collector = collector.Collector(
             self._plan,
             algorithm,
@@ -248,12 +283,14 @@ class OneProcess:
             metrics_window=self._experiment.metrics_window,
             seed=seed,
             summary_dir=str(self._run.tensorboard),
+            observers=tuple(recorders),
         )
         self._closing.callback(self._collector.close)
+        self._statistics = self._collector.statistics
         parts.publish(collect_metrics=self._collector.metrics)
 
     def _build_trainer(self) -> None:
-        self._progress = progress_state.ProgressState(self._collector.statistics)
+        self._progress = progress_state.ProgressState(self._statistics)
         self._trainer = trainer.Trainer(
             self._experiment,
             self._plan,
@@ -271,6 +308,9 @@ class OneProcess:
 
     def _build_rating(self, seed: int) -> None:
         experiment = self._experiment
+        self._rating: rating.Rating | None = None
+        if experiment.environment is None:
+            return
         # A process per lane is too many for one lane per episode.
         few = getattr(self._env, "vectorization", None) == "async"
         self._rating = rating.Rating(
@@ -293,6 +333,15 @@ class OneProcess:
                 observers=[self._rating.note, self._report_evaluation],
             )
         )
+
+    def _run_offline(self) -> None:
+        while not self._finished():
+            due = self._experiment.train_steps - self.train_step
+            # Triggers, evaluations among them, are called after each call of the learner.
+            interval = self._experiment.evaluation_interval or trainer.MOST_ITERATIONS
+            until_evaluation = interval - self.train_step % interval
+            self._trainer.run(min(due, until_evaluation, trainer.MOST_ITERATIONS))
+            self._rows.write_if_due(self._trainer.loss)
 
     def _run_by_turns(self) -> None:
         while not self._finished():
@@ -352,7 +401,12 @@ class OneProcess:
         self._trainer.run(min(self._updates_due(), trainer.MOST_ITERATIONS))
 
     def _finished(self) -> bool:
-        return self.environment_step >= self._experiment.environment_steps or self._ended()
+        return self._steps_are_taken() or self._ended()
+
+    def _steps_are_taken(self) -> bool:
+        if self._experiment.is_offline:
+            return self.train_step >= self._experiment.train_steps
+        return self.environment_step >= self._experiment.environment_steps
 
     def _ended(self) -> bool:
         return self._stop.is_set() or self._trainer.learner.stop_reason is not None
@@ -394,6 +448,8 @@ class OneProcess:
         )
 
     def _env_name(self) -> str:
+        if self._env is None:
+            return "recorded experience"
         return str(getattr(self._env, "name", type(self._env).__name__))
 
 

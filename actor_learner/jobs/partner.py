@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import reverb
 
-from actor_learner import errors
+from actor_learner import errors, reverb_calls
 from actor_learner.jobs import contract as contract_lib
 from actor_learner.jobs import job as job_lib
 from actor_learner.jobs import model as model_lib
+from actor_learner.naming import name_errors
+
+ADDRESS_VARIABLE = "ACTOR_LEARNER_REPLAY"
+RUN_ID = "run_id"
+"""What the replay job of a run leaves in the registry, as `<run>/run_id`."""
 
 _TRY_SECONDS = 5.0
 
@@ -19,19 +25,25 @@ class Partner:
 
     Args:
       job: Whose connection it is.
-      address: `host:port` of the server; None asks the name registry.
+      address: `host:port` of the server; None takes that of the environment variable
+        `ACTOR_LEARNER_REPLAY`, or asks the name registry.
       timeout_seconds: How long to wait for the server to be there.
 
     Attributes:
       address: `host:port`.
       client: Of the server.
       contract: What all jobs of the run agree on.
+
+    Raises:
+      errors.ReplayError: If the server is another run's: it was given a port that a server of this
+        run had before.
     """
 
     def __init__(
         self, job: job_lib.Job, address: str | None = None, *, timeout_seconds: float = 180.0
     ) -> None:
         self._job = job
+        address = address or os.environ.get(ADDRESS_VARIABLE)
         deadline = time.monotonic() + timeout_seconds
         while True:
             left = deadline - time.monotonic()
@@ -39,8 +51,9 @@ class Partner:
             self.client = reverb.Client(self.address)
             try:
                 self.contract = contract_lib.read(self.client, min(_TRY_SECONDS, max(1.0, left)))
+                self._refuse_other_run()
                 break
-            except errors.ReplayTimeoutError:
+            except (errors.ReplayTimeoutError, _OtherRunError):
                 # It has died, and its name not yet; or it restarts.
                 if left <= 0:
                     raise
@@ -65,3 +78,23 @@ class Partner:
         contract_lib.require_same(
             model.contract(self.run_id), self.contract, str(self._job), self.address
         )
+
+    def require_answer(self, timeout_seconds: float = _TRY_SECONDS) -> None:
+        """Raises `errors.ReplayTimeoutError` unless the server answers."""
+        reverb_calls.fetch_tables(self.client, timeout_seconds)
+
+    def _refuse_other_run(self) -> None:
+        try:
+            expected = self._job.names.get(f"{self._job.run}/{RUN_ID}")
+        except name_errors.NameNotFoundError:
+            return  # The replay job uses another registry; its address was given.
+        if self.run_id != expected:
+            raise _OtherRunError(
+                f"the replay server at {self.address} belongs to another run ({self.run_id}) than "
+                f"{self._job} ({expected}): it was started on a port that a server of this run had "
+                "before, or the address is wrong"
+            )
+
+
+class _OtherRunError(errors.ReplayError):
+    """The server is another run's."""

@@ -17,6 +17,7 @@ from actor_learner.naming import name_errors
 
 KIND = "replay"
 _IDLE_SECONDS = 0.5
+_EMPTY_SECONDS = 60.0
 
 
 class ReplayJob(worker.Worker):
@@ -37,14 +38,19 @@ class ReplayJob(worker.Worker):
     def configure(self) -> None:
         from actor_learner import experiment as experiment_lib
         from actor_learner.environments import lanes
-        from actor_learner.jobs import contract, mailbox, model
+        from actor_learner.jobs import contract, extra_jobs, mailbox, model, partner
         from actor_learner.parameters import publication
-        from actor_learner.replay import server
+        from actor_learner.replay import offline, server
 
         job = self.job
         if job.index != 0:
             raise errors.ConfigError(f"a run has one replay job, so --index={job.index} has none")
         self._experiment = experiment_lib.Experiment()
+        if self._experiment.is_offline:
+            raise errors.ConfigError(
+                "nothing is collected in this experiment, so that there is nothing for separate "
+                "jobs to do: use `actor-learner train`"
+            )
         env = self._experiment.make_environment(job.seed)
         try:
             built = model.Model(
@@ -63,6 +69,7 @@ class ReplayJob(worker.Worker):
             mailbox.mailbox_table(mailbox.REPORTS),
             mailbox.mailbox_table(mailbox.EVALUATIONS),
             contract.contract_table(),
+            *extra_jobs.Jobs().tables,
         ]
         self._table = tables[0].name
         self._server = server.ReplayServer(
@@ -71,10 +78,19 @@ class ReplayJob(worker.Worker):
             checkpoint_dir=None if job.run_dir is None else job.run_dir.replay,
             standalone=True,
         )
-        if self._server.restored_from is not None:
+        client = self._server.client()
+        if self._server.restored_from is None:
+            run_id = remembered(job, partner.RUN_ID, uuid.uuid4().hex)
+        else:
             logging.info("Restored from %s.", self._server.restored_from)
-        run_id = remembered(job, "run_id", uuid.uuid4().hex)
-        contract.write(self._server.client(), built.contract(run_id))
+            # Jobs that have lived on know it by this one, even if the registry has lost it.
+            run_id = contract.read(client)["run id"]
+            remember(job, partner.RUN_ID, run_id)
+            # What the learner said before is not so any more, least of all that it is done.
+            self._forget(publication.ANNOUNCEMENTS_TABLE)
+        if isinstance(built.plan.stream, offline.PrefilledStream):
+            built.plan.stream.fill(built.plan.experience, client)
+        contract.write(client, built.contract(run_id))
         remember(job, "replay_port", str(self._server.port))
         job.publish_address(f"{self._host or _host_name(job)}:{self._server.port}")
         self._saved_at = time.monotonic()
@@ -87,7 +103,10 @@ class ReplayJob(worker.Worker):
         return worker.PollResult(idle_seconds=_IDLE_SECONDS)
 
     def status(self) -> dict[str, Any]:
-        table = self._server.info().tables[self._table]
+        try:
+            table = self._server.info().tables[self._table]
+        except errors.ReplayTimeoutError:
+            return {"message": "busy"}
         return {"message": f"{table.size:,} items", "samples_per_insert": table.samples_per_insert}
 
     def close(self) -> None:
@@ -98,6 +117,16 @@ class ReplayJob(worker.Worker):
                 self._server.checkpoint()
         finally:
             self._server.stop()
+
+    def _forget(self, table: str) -> None:
+        from actor_learner import reverb_calls
+
+        client = self._server.client()
+        reverb_calls.call_with_deadline(
+            lambda: client.reset(table),
+            _EMPTY_SECONDS,
+            lambda: reverb_calls.no_answer(client.server_address, _EMPTY_SECONDS),
+        )
 
     def _choose_port(self) -> int | None:
         """The port of the run's earlier server, which its writers and readers keep trying."""

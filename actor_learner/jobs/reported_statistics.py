@@ -3,58 +3,97 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
+
+
+class _Process(NamedTuple):
+    """What one process of an actor has reported last."""
+
+    actor: int
+    steps: int
+    episodes: int
 
 
 class ReportedStatistics(tf.train.experimental.PythonState):
     """Sums up the reports of all actors; part of the learner's checkpoints.
 
+    Reports count from the beginning of the actor's process. One that is lost with a learner is
+    made good by the next one, and one that comes again, out of a restored replay, changes nothing.
+
     Attributes:
       environment_steps: Steps reported, over all actors and their earlier processes.
-      totals: By actor, the steps that its latest process has reported.
     """
 
     def __init__(self) -> None:
         self.environment_steps = 0
-        self._episodes: dict[str, int] = {}  # By process of an actor.
+        self._processes: dict[str, _Process] = {}  # In the order in which they appeared.
         self._returns: dict[int, list[float]] = {}  # By actor.
         self._lengths: dict[int, list[int]] = {}
-        self.totals: dict[int, int] = {}  # By actor: all steps of its latest process.
+        self._before: dict[str, Any] = {"episodes": 0, "returns": [], "lengths": []}
 
     def take(self, report: dict[str, Any]) -> int:
         """Takes in one report; returns the environment steps that it adds."""
-        self.environment_steps += report["steps"]
-        self.totals[report["actor"]] = report["total"]
-        self._episodes[report["incarnation"]] = report["episodes"]
-        self._returns[report["actor"]] = report["returns"]
-        self._lengths[report["actor"]] = report["lengths"]
-        return report["steps"]
+        actor, name = report["actor"], report["incarnation"]
+        known = self._processes.get(name, _Process(actor, 0, 0))
+        added = report["total"] - known.steps
+        if added < 0:
+            return 0
+        self.environment_steps += added
+        self._processes[name] = _Process(actor, report["total"], report["episodes"])
+        self._returns[actor] = report["returns"]
+        self._lengths[actor] = report["lengths"]
+        return added
+
+    @property
+    def totals(self) -> dict[int, int]:
+        """By actor, the steps that its latest process has reported."""
+        return {process.actor: process.steps for process in self._processes.values()}
 
     @property
     def episodes(self) -> int:
         """Episodes that have ended, over all actors and their earlier processes."""
-        return sum(self._episodes.values())
+        reported = sum(process.episodes for process in self._processes.values())
+        return self._before["episodes"] + reported
 
     @property
     def returns(self) -> list[float]:
         """Returns of the latest episodes of each actor."""
+        if not self._returns:
+            return self._before["returns"]
         return [value for values in self._returns.values() for value in values]
 
     @property
     def lengths(self) -> list[int]:
         """Lengths of the latest episodes of each actor."""
+        if not self._lengths:
+            return self._before["lengths"]
         return [value for values in self._lengths.values() for value in values]
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps, as plain JSON types."""
-        return {"environment_steps": self.environment_steps, "episodes": self._episodes}
+        """What a checkpoint keeps, as plain JSON types: all of `EpisodeStatistics`, and more."""
+        return {
+            "environment_steps": self.environment_steps,
+            "episodes": self.episodes,
+            "returns": self.returns,
+            "lengths": self.lengths,
+            "processes": self._processes,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over what `state` returned in an earlier process."""
+        """Takes over what `state` returned in an earlier process, of one-process mode even."""
         self.environment_steps = state["environment_steps"]
-        self._episodes = dict(state["episodes"])
+        self._processes = {
+            name: _Process(*reported) for name, reported in state.get("processes", {}).items()
+        }
+        reported = sum(process.episodes for process in self._processes.values())
+        self._before = {
+            "episodes": state["episodes"] - reported,
+            "returns": state["returns"],
+            "lengths": state["lengths"],
+        }
+        self._returns, self._lengths = {}, {}
 
     def serialize(self) -> str:
         return json.dumps(self.state())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import time
 from typing import Protocol
 
 import reverb
@@ -11,6 +13,8 @@ from actor_learner import reverb_calls
 
 TURNS_AHEAD = 2
 """Turns that each actor may be ahead of the learner."""
+
+_LOOK_SECONDS = 1.0
 
 
 class Supply(Protocol):
@@ -42,20 +46,34 @@ class PacedSupply:
         client: reverb.Client,
         table: str,
     ) -> None:
+        self._plan = plan
         self._pace = pace
         self._ahead = TURNS_AHEAD * plan.steps_per_turn * num_actors
         self._client = client
         self._table = table
-        self._has_items = False
+        self._size = 0
+        self._inserts = 0
+        self._looked_at = 0.0
 
     def updates_due(self, environment_step: int, train_step: int) -> int:
         due = self._pace.updates_due(environment_step) - train_step
-        if due > 0 and not self._has_items:
-            # Sequences are written when an episode ends; a restarted server may be empty.
-            table = reverb_calls.fetch_table(self._client, self._table, 5.0)
-            self._has_items = table.current_size > 0
-            if not self._has_items:
-                return 0
+        if due <= 0 or (self._size and time.monotonic() - self._looked_at < _LOOK_SECONDS):
+            return due
+        table = reverb_calls.fetch_table(self._client, self._table, 5.0)
+        inserts = table.rate_limiter_info.insert_stats.completed
+        lost = inserts < self._inserts and table.current_size < self._size / 2
+        self._looked_at = time.monotonic()
+        self._size, self._inserts = table.current_size, inserts
+        if lost:
+            # A new server, without what the old one had: a few transitions would spoil the policy.
+            self._pace = self._plan.pace(environment_step, train_step, replay_is_empty=True)
+            return self._pace.updates_due(environment_step) - train_step
+        if not self._size:
+            # Sequences are written when an episode ends: actors must go on until then.
+            self._pace = dataclasses.replace(
+                self._pace, learn_from=environment_step, train_step=train_step
+            )
+            return 0
         return due
 
     def steps_allowed(self, environment_step: int, train_step: int) -> int:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TextIO
 
-from actor_learner import run_directory
-from actor_learner.commands import signals
+from actor_learner import run_directory, signals
 from actor_learner.jobs import controller as controller_lib
 from actor_learner.launch import job_spec, local, status_reader, supervisor, view
 from actor_learner.naming import connect

@@ -17,6 +17,8 @@ from actor_learner.learning import priority_ring
 from actor_learner.replay import highest_priority
 
 _RETRY_SECONDS = 0.1
+# How long one answer about the highest priority may take, before it is asked for again.
+_ANSWER_SECONDS = 5.0
 # How long closing waits for the server, which may be gone.
 _CLOSING_SECONDS = 10.0
 
@@ -84,7 +86,7 @@ class PriorityUpdater:
         self._error: BaseException | None = None
         self._changed = threading.Condition()
         self._awake = threading.Event()
-        self._closing = False
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="priority-updater", daemon=True)
         self._thread.start()
 
@@ -141,9 +143,9 @@ class PriorityUpdater:
 
         Never raises: an error that nobody has seen is logged. Blocks ten seconds at most.
         """
-        if self._closing:
+        if self._closing.is_set():
             return
-        self._closing = True
+        self._closing.set()
         self._awake.set()
         self._thread.join(_CLOSING_SECONDS)
         if self._thread.is_alive():
@@ -162,7 +164,9 @@ class PriorityUpdater:
     def _run(self) -> None:
         try:
             while True:
-                closing = self._closing  # Read first, so that what came before it is still sent.
+                closing = (
+                    self._closing.is_set()
+                )  # Read first, so that what came before it is still sent.
                 self._send_written()
                 if closing:
                     return
@@ -197,7 +201,7 @@ class PriorityUpdater:
 
     def _raise_highest(self, highest: float) -> None:
         """Publishes the highest priority so far, unless one from before a restart is higher."""
-        timeout = self._timeout_seconds
+        timeout = min(self._timeout_seconds, _ANSWER_SECONDS)
         known = highest_priority.read(self._client, self._highest_table, timeout)
         if known is None or highest > known:
             highest_priority.publish(self._client, self._highest_table, highest, timeout)
@@ -205,17 +209,20 @@ class PriorityUpdater:
 
     def _call(self, call: Callable[[], None]) -> None:
         """Makes a call to the server, again and again where it refuses, until time is up."""
-        seconds = min(self._timeout_seconds, _CLOSING_SECONDS if self._closing else np.inf)
+        most = _CLOSING_SECONDS if self._closing.is_set() else np.inf
+        seconds = min(self._timeout_seconds, most)
         deadline = time.monotonic() + seconds
         while True:
             left = deadline - time.monotonic()
             try:
                 reverb_calls.call_with_deadline(call, max(left, 0.0), self._too_late)
                 return
-            except RuntimeError as error:  # The connection broke off: the server ends or restarts.
-                if self._closing or time.monotonic() + _RETRY_SECONDS > deadline:
+            except (RuntimeError, errors.ReplayTimeoutError) as error:
+                # The connection broke off: the server ends or restarts.
+                if time.monotonic() + _RETRY_SECONDS > deadline or self._closing.wait(
+                    _RETRY_SECONDS
+                ):
                     raise self._too_late() from error
-                self._awake.wait(_RETRY_SECONDS)
 
     def _too_late(self) -> errors.ReplayTimeoutError:
         return errors.ReplayTimeoutError(

@@ -97,6 +97,7 @@ class Publisher:
         self._sending = False
         self._failing_since: float | None = None
         self._error: Exception | None = None
+        self._fatal = False
         self._stopping = False
         self.version = -1  # The last one that the server has confirmed.
         self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
@@ -123,9 +124,14 @@ class Publisher:
         """
         with self._changed:
             sent = self._changed.wait_for(
-                lambda: self._values is None and self._announcement is None and not self._sending,
+                lambda: (
+                    self._fatal
+                    or (self._values is None and self._announcement is None and not self._sending)
+                ),
                 timeout_seconds,
             )
+        if self._fatal:
+            raise self._error
         if not sent:
             raise errors.ReplayTimeoutError(
                 f"the learner has waited {timeout_seconds:g} s for the replay server to take its "
@@ -133,8 +139,13 @@ class Publisher:
             )
 
     def raise_if_failed(self) -> None:
-        """Raises what went wrong, if sending has failed for longer than the patience."""
+        """Raises what went wrong, if sending has failed for longer than the patience.
+
+        What trying again cannot cure is raised at once.
+        """
         since, error = self._failing_since, self._error
+        if self._fatal:
+            raise error
         if since is not None and time.monotonic() - since > self._patience_seconds:
             raise errors.ReplayTimeoutError(
                 f"the learner could not publish its variables for {self._patience_seconds:g} s"
@@ -160,7 +171,13 @@ class Publisher:
                 values, self._values = self._values, None
                 announcement, self._announcement = self._announcement, None
                 self._sending = True
-            error = self._send(values, announcement)
+            try:
+                error = self._send(values, announcement)
+            except Exception as unexpected:  # Raised by `raise_if_failed`.
+                with self._changed:
+                    self._error, self._fatal = unexpected, True
+                    self._changed.notify_all()
+                return
             with self._changed:
                 self._sending = False
                 self._error = error
@@ -227,6 +244,7 @@ class Follower:
         self._applied = -1
         self._announcement: Announcement | None = None
         self._heard_at = time.monotonic()
+        self._behind_since: float | None = None
         self._error: Exception | None = None
         self._fatal = False
         self._stopping = threading.Event()
@@ -257,6 +275,15 @@ class Follower:
         return max(0, heard.train_step - self._applied)
 
     @property
+    def lag_seconds(self) -> float:
+        """For how long the learner has been ahead of the applied version, by this machine's clock.
+
+        0 when it is not.
+        """
+        since = self._behind_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    @property
     def silent_seconds(self) -> float:
         """Seconds since the server answered."""
         return time.monotonic() - self._heard_at
@@ -284,7 +311,10 @@ class Follower:
         values, version = pending
         for variable, value in zip(self._variables, values):
             variable.assign(value)
-        self._applied = version
+        with self._changed:
+            self._applied = version
+            self._behind_since = None
+            self._note_lag(self._announcement)
         return True
 
     def raise_if_failed(self) -> None:
@@ -339,7 +369,14 @@ class Follower:
         with self._changed:
             self._announcement = heard
             self._heard_at = time.monotonic()
+            self._note_lag(heard)
             self._changed.notify_all()
+
+    def _note_lag(self, heard: Announcement | None) -> None:
+        if heard is None or heard.train_step <= self._applied:
+            self._behind_since = None
+        elif self._behind_since is None:
+            self._behind_since = time.monotonic()
 
 
 _NOTHING = Announcement("0" * _RUN_ID_BYTES, 0, -1, 0, 0, False, 0.0, {})

@@ -130,6 +130,7 @@ class ReverbVariableContainer:
             except reverb_errors.DeadlineExceededError as error:
                 raise reverb_calls.no_answer(self._address, self._timeout_seconds) from error
             except RuntimeError as error:
+                del self._writers[table]  # It would refuse all that follows.
                 raise errors.ReplayError(
                     f"the Reverb server at {self._address} refused variables for table {table!r}: "
                     f"{error}"
@@ -156,11 +157,14 @@ class ReverbVariableContainer:
                     f"{self._timeout_seconds:g} s. Is the learner running, and does it push?"
                 )
             time.sleep(min(_POLL_SECONDS, left))
-        timesteps = reverb_calls.call_with_deadline(
-            lambda: next(iter(self._client.sample(table, num_samples=1))),
-            max(1.0, left),
-            lambda: reverb_calls.no_answer(self._address, self._timeout_seconds),
-        )
+        try:
+            timesteps = reverb_calls.call_with_deadline(
+                lambda: next(iter(self._client.sample(table, num_samples=1))),
+                max(1.0, left),
+                lambda: reverb_calls.no_answer(self._address, self._timeout_seconds),
+            )
+        except RuntimeError as error:  # The connection broke off: the server ends or restarts.
+            raise reverb_calls.no_answer(self._address, self._timeout_seconds) from error
         leaves = [tf.convert_to_tensor(value) for value in timesteps[0].data]
         return tree.unflatten_as(signature, leaves)
 

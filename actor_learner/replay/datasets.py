@@ -28,7 +28,7 @@ def lane_transitions(
     *,
     gamma: float = 1.0,
     shuffle_items: int | None = None,
-    prefetch: int = 4,
+    prefetch: int = 1,
     timeout_seconds: float | None = None,
 ) -> tf.data.Dataset:
     """Samples lane-batched items and re-batches their transitions.
@@ -44,9 +44,10 @@ def lane_transitions(
       batch_size: Transitions per batch.
       gamma: Discount factor of the agent, used to sum rewards when `layout.n_step > 1`.
       shuffle_items: Items mixed before batches are cut: more items, less correlated batches, and
-        older samples. By default enough for 16 batches, and at least 16, or 64 if items hold
+        older samples. By default enough for 16 batches, and at least 16, or 32 if items hold
         several rows, which are alike.
-      prefetch: Batches kept ready.
+      prefetch: How many times `shuffle_items` items are mixed and kept ready in the background. A
+        batch is at most `prefetch + 1` such pools old when it is used, and a quarter of one.
       timeout_seconds: The dataset ends if the table gives nothing for so long; None waits forever.
 
     Returns:
@@ -55,16 +56,15 @@ def lane_transitions(
     signature = layout.signature()
     if shuffle_items is None:
         per_item = layout.rows_per_item * layout.num_lanes
-        shuffle_items = max(
-            16 if layout.rows_per_item == 1 else 64, -(-16 * batch_size // per_item)
-        )
+        fewest = 16 if layout.rows_per_item == 1 else 32
+        shuffle_items = max(fewest, -(-16 * batch_size // per_item))
     timeout_ms = -1 if timeout_seconds is None else int(timeout_seconds * 1000)
     dataset = reverb.TrajectoryDataset(
         server_address,
         table_name,
         dtypes={name: spec.dtype for name, spec in signature.items()},
         shapes={name: spec.shape for name, spec in signature.items()},
-        max_in_flight_samples_per_worker=shuffle_items,  # The next pool; more would be stale.
+        max_in_flight_samples_per_worker=max(4, shuffle_items // 4),  # More would be stale.
         num_workers_per_iterator=1,
         rate_limiter_timeout_ms=timeout_ms,
     )
@@ -73,6 +73,7 @@ def lane_transitions(
         trajectory, version = block_reader.transitions(sample.data, layout, gamma)
         return trajectory, TransitionInfo(version)
 
-    # Unpacked by the pool, not by the batch: the cost of these many small ops is per call.
-    dataset = dataset.batch(shuffle_items, drop_remainder=True).map(pool)
-    return dataset.rebatch(batch_size, drop_remainder=True).prefetch(prefetch)
+    # Unpacked by the pool, not by the batch: the cost of these many small ops is per call. Handed
+    # from thread to thread by the pool, too: for small agents a hand-over costs a tenth of a step.
+    dataset = dataset.batch(shuffle_items, drop_remainder=True).map(pool).prefetch(prefetch)
+    return dataset.rebatch(batch_size, drop_remainder=True)

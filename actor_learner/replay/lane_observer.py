@@ -83,8 +83,10 @@ class LaneObserver:
         if self._writer is None:
             self._writer = self._open_writer()
         self._unflushed += self._append(trajectory)
-        if self._unflushed >= self._max_in_flight_items:
-            self._flush(self._max_in_flight_items)
+        # Waiting for half of them at a time costs one wait per half instead of one per item.
+        left = self._max_in_flight_items // 2
+        if self._unflushed >= self._max_in_flight_items - left:
+            self._flush(left)
         elif time.monotonic() - self._last_flush >= self._flush_seconds:
             self._flush(0)
 
@@ -145,8 +147,8 @@ class LaneObserver:
         expected = self._item_signature()
         if info.signature is None:
             raise errors.SpecMismatchError(
-                f"table '{self._table_name}' has no signature; make it with "
-                "signature=RowLayout(data_spec, num_lanes).signature(window)"
+                f"table '{self._table_name}' has no signature to check items against; make it with "
+                "the `tables()` of the sample stream, or with the signature of the layout"
             )
         # The names hold the layout's digest: equal shapes may still be other fields.
         if info.signature != expected:

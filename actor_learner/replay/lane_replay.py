@@ -32,7 +32,7 @@ class LaneReplay(sample_stream.SampleStream):
         once, instead of that many times; observations that are no such stack are refused.
       max_in_flight_items: Items an actor may have unconfirmed before it waits.
       shuffle_items: Items mixed before batches are cut; None chooses by batch size and lanes.
-      prefetch: Batches kept ready for the learner; more are older when used.
+      prefetch: Pools of `shuffle_items` items kept ready for the learner; more are older when used.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class LaneReplay(sample_stream.SampleStream):
         frame_stack: int | None = None,
         max_in_flight_items: int = 50,
         shuffle_items: int | None = None,
-        prefetch: int = 4,
+        prefetch: int = 1,
     ) -> None:
         if capacity < 1:
             raise errors.ConfigError(f"LaneReplay.capacity must be at least 1, got {capacity}")

@@ -70,8 +70,11 @@ class SequenceLayout:
         return {name: signature[name] for name in self.columns}
 
     def kept_rows(self, column: str) -> int:
-        """How many of the latest rows an observer must keep in NumPy: observations of the block
-        it fills, the rest of a whole sequence, from which its priority is computed."""
+        """How many of a lane's latest rows an observer keeps in NumPy.
+
+        Of observations, the block that it fills; of all else a whole sequence, from which the
+        priority is computed.
+        """
         is_observation = column.split("/")[0] == _OBSERVATION
         return self.period if is_observation else self.sequence_length
 

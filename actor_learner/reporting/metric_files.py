@@ -7,7 +7,7 @@ from actor_learner.reporting import csv_file, jsonl, logger, tensorboard
 
 
 def open_metric_files(run_dir: run_directory.RunDirectory, environment_step: int) -> logger.Loggers:
-    """Opens them for appending; rows past `environment_step`, where the run goes on, are dropped."""
+    """Opens them for appending; rows past `environment_step`, where the run goes on, are cut."""
     jsonl.truncate_after(run_dir.metrics_jsonl, environment_step)
     csv_file.truncate_after(run_dir.metrics_csv, environment_step)
     return logger.Loggers(

@@ -170,38 +170,43 @@ def test_the_loss_is_what_its_parts_say_by_hand():
 
 
 def bandit_unroll(agent, rewards, batch=64, length=4):
-    """Unrolls of one-step episodes' rewards: action a earns `rewards[a]`, nothing else matters."""
-    observation = np.ones((batch, length + 1, 2), np.float32)
+    """Unrolls in which action a earns `rewards[a]` and nothing else matters; may be traced."""
+    observation = tf.ones([batch, length + 1, 2])
     outputs, _ = agent._network(observation)
-    action = agent._network.distribution.sample(
-        tf.reshape(outputs.parameters, [-1, len(rewards)])
-    ).action.numpy().reshape(batch, length + 1)  # fmt: skip
-    log_probability = agent._network.distribution.log_probability(outputs.parameters, action, None)
-    ones = np.ones((batch, length + 1), np.int32)
+    distribution = agent._network.distribution
+    flat = tf.reshape(outputs.parameters, [-1, len(rewards)])
+    action = tf.reshape(distribution.sample(flat).action, [batch, length + 1])
+    log_probability = distribution.log_probability(outputs.parameters, action, None)
+    ones = tf.ones([batch, length + 1], tf.int32)
     return experience.Unroll(
         trajectory_lib.Trajectory(
             step_type=ones,
             observation=observation,
             action=action,
-            policy_info={experience.LOG_PROBABILITY: log_probability.numpy()},
+            policy_info={experience.LOG_PROBABILITY: log_probability},
             next_step_type=ones,
-            reward=np.asarray(rewards, np.float32)[action],
-            discount=np.zeros((batch, length + 1), np.float32),
+            reward=tf.gather(tf.constant(rewards), action),
+            discount=tf.zeros([batch, length + 1]),
         )
+    )
+
+
+def train_on_bandit(agent):
+    """A compiled train step on fresh unrolls; action 1 is the best one, and worth 1."""
+    return tf.function(
+        lambda: agent.train(bandit_unroll(agent, rewards=[0.0, 1.0, -1.0])), autograph=False
     )
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
 def test_training_makes_the_better_action_likely_and_the_value_right(optimizer):
-    tf.keras.utils.set_random_seed(0)
+    tf.random.set_seed(0)
     world = make_world(ts.time_step_spec(B([2], tf.float32, -1, 1)), B([], tf.int64, 0, 2))
     agent = impala.impala(
         world, fc_layer_params=(16,), learning_rate=0.02, entropy_weight=0.0, optimizer=optimizer
     ).agent
-    train = tf.function(agent.train, autograph=False)
-    losses = []
-    for _ in range(100):
-        losses.append(train(bandit_unroll(agent, rewards=[0.0, 1.0, -1.0])).extra.value_loss)
+    train = train_on_bandit(agent)
+    losses = [train().extra.value_loss for _ in range(100)]
     outputs, _ = agent._network(np.ones((1, 2), np.float32))
     assert tf.nn.softmax(outputs.parameters)[0, 1] > 0.9
     np.testing.assert_allclose(outputs.value[0], 1.0, atol=0.15)
@@ -214,12 +219,12 @@ def test_the_learning_rate_falls_with_environment_steps():
     agent = impala.impala(
         world, **SMALL, learning_rate=1e-2, learning_rate_end=0.0, learning_rate_decay_steps=100
     ).agent
-    train = tf.function(agent.train, autograph=False)
+    train = train_on_bandit(agent)
     moved = []
     for step in (0, 50, 100):
         world.environment_step.assign(step)
         before = [variable.numpy() for variable in agent.policy.variables()]
-        train(bandit_unroll(agent, rewards=[0.0, 1.0, -1.0]))
+        train()
         after = [variable.numpy() for variable in agent.policy.variables()]
         moved.append(max(np.abs(b - a).max() for b, a in zip(before, after)))
     assert moved[0] > 1.5 * moved[1] > 0 and moved[2] == 0.0

@@ -167,7 +167,6 @@ def test_a_sequence_that_begins_an_episode_is_learned_from_in_full():
 def test_the_target_network_is_a_copy_from_time_to_time():
     agent = make_agent(target_update_period=3, learning_rate=0.1)
     sequence = sequences_for(agent)
-    train = tf.function(agent.train, autograph=False)
 
     def differs():
         pairs = zip(agent._q_network.variables, agent._target_network.variables)
@@ -176,7 +175,7 @@ def test_the_target_network_is_a_copy_from_time_to_time():
     assert not differs()
     seen = []
     for _ in range(6):
-        train(sequence)
+        agent.train(sequence)
         seen.append(differs())
     assert seen == [True, True, False, True, True, False]
     assert agent.train_step_counter.numpy() == 6

@@ -11,7 +11,7 @@ from actor_learner.agents import dqn
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.jobs import one_process
 from actor_learner.learning import evaluation
-from actor_learner.replay import lane_replay, tables, window_replay
+from actor_learner.replay import lane_replay, mixed_replay, offline, tables, window_replay
 from tests import counting_environment
 
 
@@ -196,3 +196,59 @@ def test_settings_that_cannot_work_are_refused():
     ):
         with pytest.raises(errors.ConfigError, match=match):
             make_experiment(**changes)
+
+
+def test_recorded_experience_trains_another_agent_without_an_environment(tmp_path):
+    train(tmp_path / "expert", record=True)
+    recorded = str(tmp_path / "expert" / "run")
+    rows = []
+    offline_run = experiment.Experiment(
+        agent=small_dqn,
+        replay=offline.RecordedReplay(recorded),
+        train_steps=50,
+        batch_size=16,
+        report_seconds=1e-6,
+    )
+    with one_process.OneProcess(
+        offline_run,
+        run_directory.RunDirectory(tmp_path / "offline"),
+        seed=1,
+        on_row=rows.append,
+    ) as training:
+        assert training.run() == one_process.COMPLETED
+        assert (training.train_step, training.environment_step) == (50, 0)
+        training.export_policies()
+    assert np.isfinite(rows[-1]["loss"]) and rows[-1]["replay_size"] >= 600
+    assert (tmp_path / "offline" / "policies" / "greedy_policy" / "saved_model.pb").exists()
+
+
+def test_recorded_experience_is_rated_where_an_environment_is_given(tmp_path):
+    train(tmp_path / "expert", record=True)
+    rows = []
+    status, environment_steps, train_steps = train(
+        tmp_path,
+        rows,
+        replay=offline.RecordedReplay(str(tmp_path / "expert" / "run")),
+        train_steps=60,
+        evaluation_interval=20,
+        updates_per_step=None,
+    )
+    assert (status, environment_steps, train_steps) == (one_process.COMPLETED, 0, 60)
+    assert [row["train_steps"] for row in rows if "eval_return" in row] == [20, 40, 60]
+
+
+def test_what_recorded_experience_cannot_do_is_refused(tmp_path):
+    with pytest.raises(errors.ConfigError, match="Experiment.environment is not set"):
+        experiment.Experiment(agent=small_dqn)
+    with pytest.raises(errors.ConfigError, match="train_steps is for recorded experience"):
+        make_experiment(train_steps=10)
+
+
+def test_every_batch_mixes_recorded_and_new_experience(tmp_path):
+    train(tmp_path / "expert", record=True)
+    replay = mixed_replay.MixedReplay(
+        [lane_replay.LaneReplay(1_000), offline.RecordedReplay(str(tmp_path / "expert" / "run"))],
+        weights=[0.5, 0.5],
+    )
+    status, environment_steps, _ = train(tmp_path, replay=replay)
+    assert status == one_process.COMPLETED and environment_steps >= 600

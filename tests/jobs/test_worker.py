@@ -45,7 +45,7 @@ def wait_until(predicate):
 def test_a_worker_is_configured_polled_until_done_and_closed(space, commander):
     puppet = toy_workers.Puppet()
     puppet.tasks.put(lambda: None)
-    puppet.tasks.put(lambda: False)
+    puppet.tasks.put(lambda: np.bool_(False))
     puppet.tasks.put(lambda: worker.PollResult(done=True))
     assert toy_workers.Running(puppet, space=space).join() == states.COMPLETED
     assert puppet.calls == ["configure", "poll", "poll", "poll", "close"]
@@ -270,6 +270,16 @@ def test_a_worker_whose_place_was_taken_ends_and_leaves_the_successor_alone(spac
         running.join()
     assert running.worker.calls[-1] == "close"
     assert commander.worker("actor").state == states.RUNNING  # Not overwritten by the loser.
+
+
+def test_a_worker_whose_place_was_taken_while_it_waited_does_not_complete(space, commander):
+    puppet = toy_workers.Puppet()
+    puppet.on_configure = lambda: puppet.job.address_of("replay", timeout=10 * DEADLINE)
+    running = toy_workers.Running(puppet, space=space)
+    commander.wait_for(states.CONFIGURING, ["actor-0"], timeout=DEADLINE)
+    memory.MemoryRegistry(space).add(names.heartbeat("run", "actor", 0), "{}", replace=True)
+    with pytest.raises(errors.JobError, match="another process has taken its place"):
+        running.join()
 
 
 def test_a_worker_that_is_forgotten_by_its_registry_comes_back(space, commander):

@@ -156,11 +156,16 @@ def test_batches_have_exactly_the_size_and_shape_agents_expect(make_stream):
         assert info.version.tolist() == [11] * 7
 
 
-def test_every_stored_transition_is_equally_likely_and_boundaries_never_come(make_stream):
+# Transitions of an item are drawn together, `lanes` of them for each of its valid rows: a sum of
+# squares over transitions is so many times a chi-square variable over items. The bounds are above
+# the 99.99 % quantiles for 59 and 15 degrees of freedom.
+@pytest.mark.parametrize("rows_per_item, valid_rows, bound", [(1, 1, 110), (5, 4, 44.3)])
+def test_every_stored_transition_is_equally_likely_and_boundaries_never_come(
+    make_stream, rows_per_item, valid_rows, bound
+):
     lanes = 4
-    stream = make_stream(
-        lane_replay.LaneReplay(10_000, shuffle_items=16), lanes, episode_lengths=(3,)
-    )
+    replay = lane_replay.LaneReplay(10_000, rows_per_item=rows_per_item, shuffle_items=16)
+    stream = make_stream(replay, lanes, episode_lengths=(3,))
     stream.collect(60 * lanes)
     draws = 40_000
     counts = collections.Counter(transitions(stream.batches(batch_size=200, count=draws // 200)))
@@ -169,10 +174,7 @@ def test_every_stored_transition_is_equally_likely_and_boundaries_never_come(mak
     assert len(counts) in (59, 60)
     expected = draws / len(counts)
     chi_square = sum((count - expected) ** 2 / expected for count in counts.values())
-    # A window of all lanes is drawn at once, so draws come in groups of `lanes`: the statistic is
-    # `lanes` times a chi-square variable with len(counts) - 1 degrees of freedom, whose 99.99 %
-    # quantile is below 110 for 59 degrees.
-    assert chi_square / lanes < 110
+    assert chi_square / (lanes * valid_rows) < bound
 
 
 @pytest.mark.parametrize("kind", sorted(REPLAYS))

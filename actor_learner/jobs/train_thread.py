@@ -1,0 +1,63 @@
+"""Train steps in a thread of their own, so that whoever waits for them can give up.
+
+A dataset whose server is gone waits inside TensorFlow, without an end and beyond the reach of
+signals; it goes on when a server is back at the same address.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import Callable
+
+_GLANCE_SECONDS = 0.5
+
+
+class TrainThread:
+    """Runs `train` in a thread, one call at a time.
+
+    Args:
+      train: Takes a number of train steps.
+    """
+
+    def __init__(self, train: Callable[[int], None]) -> None:
+        self._train = train
+        self._todo: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._done = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="train", daemon=True)
+        self._thread.start()
+
+    def run(self, iterations: int, while_waiting: Callable[[float], None]) -> None:
+        """Trains; blocks meanwhile. Re-raises what `train` raises.
+
+        Args:
+          iterations: Train steps to take.
+          while_waiting: Called about twice per second with the seconds waited so far. What it
+            raises is raised here; the train steps then stay where they are, and this object is of
+            no use any more.
+        """
+        self._done.clear()
+        self._todo.put(iterations)
+        waited = 0.0
+        while not self._done.wait(_GLANCE_SECONDS):
+            waited += _GLANCE_SECONDS
+            while_waiting(waited)
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def close(self) -> None:
+        """Ends the thread, unless it is stuck: then it ends with the process."""
+        self._todo.put(None)
+
+    def _run(self) -> None:
+        while True:
+            iterations = self._todo.get()
+            if iterations is None:
+                return
+            try:
+                self._train(iterations)
+            except BaseException as error:  # noqa: B036 - re-raised in the thread that waits.
+                self._error = error
+            self._done.set()

@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# One run on Slurm: sbatch slurm.sh [LEAF [RUN]]; RUN is a directory that the first node can write to.
+#
+# The first node of the allocation has Redis, through which the jobs find one another, the replay
+# server and the learner; actors are spread over all nodes, one per task. Experience, variables and
+# messages travel through the replay server: only the first node writes to RUN. `actor-learner` and
+# `redis-server` must be in the path of the nodes (module load, or a virtual environment in common).
+#SBATCH --job-name=actor-learner
+#SBATCH --nodes=3
+#SBATCH --ntasks=8
+#SBATCH --cpus-per-task=2
+#SBATCH --mem-per-cpu=2G
+#SBATCH --time=12:00:00
+#SBATCH --output=actor-learner-%j.out
+# Two minutes before the time is up all jobs are asked to end, and save.
+#SBATCH --signal=B:TERM@120
+set -euo pipefail
+
+leaf=${1:-dqn_cartpole}
+run=${2:-runs/$leaf-$SLURM_JOB_ID}
+word=$(basename "$run")  # What jobs without the directory call the run.
+# The other tasks are redis, replay, learner and evaluator.
+actors=$((SLURM_NTASKS - 4))
+if ((actors < 1)); then
+  echo "--ntasks=$SLURM_NTASKS leaves no actor: one is needed for each of four other jobs" >&2
+  exit 2
+fi
+
+read -r first < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
+redis_port=$((20000 + SLURM_JOB_ID % 10000))
+replay_port=$((30000 + SLURM_JOB_ID % 10000))
+export ACTOR_LEARNER_REGISTRY="redis://$first:$redis_port/0"
+
+steps=()
+step() {  # step SRUN-OPTIONS... -- COMMAND...: runs on part of the allocation, in the background
+  local options=()
+  while [[ $1 != -- ]]; do
+    options+=("$1")
+    shift
+  done
+  shift
+  srun --exact --kill-on-bad-exit=0 "${options[@]}" "$@" &
+  steps+=($!)
+}
+
+# Those that use the replay server are ended before it; srun passes the signal on to its tasks.
+stop() {
+  trap - TERM INT EXIT
+  local index
+  for ((index = ${#steps[@]} - 1; index >= 0; index--)); do
+    kill -TERM "${steps[index]}" 2> /dev/null || true
+    wait "${steps[index]}" 2> /dev/null || true
+  done
+}
+trap 'stop; exit 143' TERM INT
+trap stop EXIT
+
+# Slurm does not start a failed step again: this does, unless the configuration is wrong (2) or the
+# job was told to end (143). The signal reaches the job itself; the shell only has to outlive it.
+again='trap : TERM
+until "$@"; do
+  code=$?
+  if ((code == 2 || code >= 128)); then exit "$code"; fi
+  echo "$1 $2 ended with code $code: started again" >&2
+  sleep 5
+done'
+
+step --nodes=1 --ntasks=1 --nodelist="$first" -- \
+  redis-server --bind 0.0.0.0 --protected-mode no --port "$redis_port" --save ""
+step --nodes=1 --ntasks=1 --nodelist="$first" -- \
+  bash -c "$again" again \
+  actor-learner replay --gin_file="$leaf" --run="$run" --num_actors="$actors" \
+  --host="$first" --port="$replay_port"
+step --nodes=1 --ntasks=1 --nodelist="$first" -- \
+  bash -c "$again" again \
+  actor-learner learner --gin_file="$leaf" --run="$run" --num_actors="$actors"
+learner=$!
+step --ntasks="$actors" -- \
+  bash -c "set -- \"\$@\" --index=\$SLURM_PROCID; $again" again \
+  actor-learner actor --gin_file="$leaf" --run="$word" --num_actors="$actors"
+step --nodes=1 --ntasks=1 -- \
+  bash -c "$again" again \
+  actor-learner evaluator --gin_file="$leaf" --run="$word" --num_actors="$actors"
+evaluator=$!
+
+wait "$learner"
+# It has the final version to rate.
+wait "$evaluator" || echo "the evaluator has failed" >&2

@@ -1,0 +1,117 @@
+"""The contract of a run: kept by its server, compared by whoever joins."""
+
+import copy
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tf_agents.specs import tensor_spec
+from tf_agents.trajectories import time_step as ts
+
+import actor_learner
+from actor_learner import errors
+from actor_learner import experiment as experiment_lib
+from actor_learner.agents import c51, dqn
+from actor_learner.jobs import contract, model
+from actor_learner.replay import server, tables
+
+OBSERVATION = {
+    "position": tensor_spec.BoundedTensorSpec([3], tf.float32, -1.5, np.inf),
+    "image": tensor_spec.BoundedTensorSpec([8, 8, 1], tf.uint8, 0, 255),
+}
+VECTOR = tensor_spec.BoundedTensorSpec([4], tf.float32, [-1, -2, -3, -4], [1, 2, 3, 4])
+
+
+def make_model(agent=dqn.dqn, observation=VECTOR, actions=2, lanes=8):
+    made = experiment_lib.Experiment(lambda: None, agent, environment_steps=5_000)
+    action_spec = tensor_spec.BoundedTensorSpec([], tf.int64, 0, actions - 1)
+    return model.Model(made, ts.time_step_spec(observation), action_spec, lanes, seed=0)
+
+
+@pytest.fixture(scope="module")
+def written():
+    return make_model().contract("r" * 32)
+
+
+def refusal(ours, theirs):
+    with pytest.raises(errors.SpecMismatchError) as info:
+        contract.require_same(ours, theirs, "actor-3 of run mine", "host:8008")
+    return str(info.value)
+
+
+def test_a_server_gives_back_what_it_was_given_last(written):
+    with server.ReplayServer([contract.contract_table()]) as replay:
+        other = {**written, "gamma": 0.5}
+        for given in (other, written):
+            contract.write(replay.client(), given)
+            assert contract.read(replay.client()) == given
+
+
+def test_jobs_without_an_environment_get_its_specs_from_the_contract():
+    made = make_model(
+        lambda world: dqn.dqn(world, fc_layer_params=(4,)), observation=OBSERVATION, actions=5
+    )
+    time_step_spec, action_spec = contract.specs_of(made.contract("r" * 32))
+    for ours, given in zip(
+        tf.nest.flatten([time_step_spec, action_spec]),
+        tf.nest.flatten([made.time_step_spec, made.action_spec]),
+    ):
+        assert (ours.shape, ours.dtype) == (given.shape, given.dtype)
+        if isinstance(given, tensor_spec.BoundedTensorSpec):
+            np.testing.assert_array_equal(ours.minimum, given.minimum)
+            np.testing.assert_array_equal(ours.maximum, given.maximum)
+    assert time_step_spec.observation.keys() == OBSERVATION.keys()
+
+
+def test_the_same_configuration_makes_the_same_contract(written):
+    contract.require_same(make_model().contract("r" * 32), written, "actor-0", "host:8008")
+
+
+def test_another_environment_is_named_with_the_field_that_differs(written):
+    wider = tensor_spec.BoundedTensorSpec([6], tf.float32, -1, 1)
+    said = refusal(make_model(observation=wider).contract("r" * 32), written)
+    assert said.startswith("actor-3 of run mine does not fit the run at host:8008:\n")
+    assert "time step spec/observation/shape[0]: 6 here, 4 in the run" in said
+    assert "Start every job of a run with the same gin files" in said
+
+
+def test_other_actions_bounds_included_are_named(written):
+    said = refusal(make_model(actions=3).contract("r" * 32), written)
+    assert "action spec" in said and "time step spec" not in said
+
+
+def test_another_algorithm_is_named(written):
+    said = refusal(make_model(c51.c51).contract("r" * 32), written)
+    assert 'algorithm: "WeightedC51" here, "DdqnAgent" in the run' in said
+    assert "policy variables" in said
+
+
+def test_other_lanes_and_settings_are_named(written):
+    said = refusal(make_model(lanes=3).contract("r" * 32), written)
+    assert "lanes per actor: 3 here, 8 in the run" in said
+    said = refusal(make_model(lambda world: dqn.dqn(world, n_step=3)).contract("r" * 32), written)
+    assert "n_step: 3 here, 1 in the run" in said
+
+
+def test_another_version_of_the_package_is_named(written, monkeypatch):
+    monkeypatch.setattr(actor_learner, "__version__", "99.0")
+    said = refusal(make_model().contract("r" * 32), written)
+    assert f'package version: "99.0" here, "{written["package version"]}" in the run' in said
+    assert len(said.splitlines()) == 3
+
+
+def test_what_only_one_side_knows_is_a_difference(written):
+    older = copy.deepcopy(written)
+    del older["stream"]
+    assert "stream: " in refusal(written, older) and "missing in the run" in refusal(written, older)
+    assert "missing here" in refusal(older, written)
+
+
+def test_a_server_that_is_none_of_ours_is_told_from_one_that_is_not_ready():
+    with server.ReplayServer([tables.uniform_table("theirs", 10)]) as replay:
+        with pytest.raises(errors.ReplayError, match="no replay job of ours.*theirs") as info:
+            contract.read(replay.client())
+        assert not isinstance(info.value, errors.ReplayTimeoutError)
+    with server.ReplayServer([contract.contract_table()]) as replay:
+        with pytest.raises(errors.ReplayTimeoutError, match="has not got its contract yet"):
+            contract.read(replay.client())
