@@ -132,6 +132,9 @@ class PPOAgent(tf_agent.TFAgent):
         self._max_kl = max_kl
         self._observation_normalizer = observation_normalizer
         self._reward_normalizer = reward_normalizer
+        # A learner builds several graphs around `train`, with summaries and without: the large part
+        # of them is traced once.
+        self._learn_in_graph = tf.function(self._learn, autograph=False)
         collect_policy = unroll_policy.UnrollCollectPolicy(time_step_spec, action_spec, network)
         super().__init__(
             time_step_spec,
@@ -147,6 +150,13 @@ class PPOAgent(tf_agent.TFAgent):
 
     def _train(self, experience: experience_lib.Unroll, weights: Any = None) -> tf_agent.LossInfo:
         _refuse_weights(weights)
+        learn = self._learn_in_graph if tf.inside_function() else self._learn
+        losses = learn(experience)
+        self._summarize(losses)
+        return losses
+
+    def _learn(self, experience: experience_lib.Unroll) -> tf_agent.LossInfo:
+        """All of a train step but its summaries."""
         if self._reward_normalizer is not None:
             self._reward_normalizer.update(experience.trajectory)
         data, items, size = self._prepare(experience)
@@ -182,7 +192,6 @@ class PPOAgent(tf_agent.TFAgent):
             # Not before the epochs: their ratios must be computed as the actions were.
             self._observation_normalizer.update(_steps(experience.trajectory.observation))
         self.train_step_counter.assign_add(1)
-        self._summarize(loss, info)
         return tf_agent.LossInfo(loss, info)
 
     def _loss(
@@ -264,10 +273,10 @@ class PPOAgent(tf_agent.TFAgent):
             masked=has_memory,  # Else boundary rows were left out.
         )
 
-    def _summarize(self, loss: tf.Tensor, info: ppo_loss.PPOLossInfo) -> None:
+    def _summarize(self, losses: tf_agent.LossInfo) -> None:
         step = self.train_step_counter
-        tf.summary.scalar("Losses/loss", loss, step)
-        for name, value in info._asdict().items():
+        tf.summary.scalar("Losses/loss", losses.loss, step)
+        for name, value in losses.extra._asdict().items():
             tf.summary.scalar(f"Losses/{name}", value, step)
         if self._kl_penalty is not None:
             tf.summary.scalar("KLPenalty/weight", self._kl_penalty.weight, step)

@@ -92,6 +92,8 @@ class ActorJob(worker.Worker):
                 # A learner that took the last report with it when it died waits for this one.
                 self._report()
             return False
+        if self._budget <= self._model.plan.steps_per_turn:
+            self._follower.look()  # So that there need be no wait after this turn.
         before = int(self._model.environment_step.numpy())
         self._collector.run()
         steps = int(self._model.environment_step.numpy()) - before

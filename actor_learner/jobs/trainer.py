@@ -102,6 +102,14 @@ class Trainer:
         _, info = experience
         version = getattr(info, "version", None)
         if version is not None:
-            self._sampled_version.assign(tf.reduce_mean(tf.cast(version, tf.float64)))
+            self._sampled_version.assign(_mean_version(version))
         if self._updater is not None:
             self._updater.after_train(experience, loss_info)
+
+
+def _mean_version(version: tf.Tensor) -> tf.Tensor:
+    """The mean of the known versions; -1 if none is, as of recorded experience."""
+    known = tf.cast(version >= 0, tf.float64)
+    count = tf.reduce_sum(known)
+    total = tf.reduce_sum(tf.cast(version, tf.float64) * known)
+    return tf.where(count > 0, total / tf.maximum(count, 1.0), -1.0)

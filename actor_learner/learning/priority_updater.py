@@ -190,7 +190,7 @@ class PriorityUpdater:
         keys, priorities = newest_per_key(batch.keys, batch.priorities)
         updates = dict(zip(keys.tolist(), priorities.tolist()))
         self._call(lambda: self._client.mutate_priorities(self._table_name, updates))
-        highest = float(priorities.max())
+        highest = float(batch.priorities.max())
         if self._highest_table is not None and highest > self._highest:
             self._call(lambda: self._raise_highest(highest))
         self._updates += len(keys)

@@ -28,6 +28,7 @@ MOST_ACTORS = 1_024
 
 _RUN_ID_BYTES = 32
 _PAUSE_SECONDS = 1.0
+_WAITING_POLL_SECONDS = 0.05
 
 
 class Announcement(NamedTuple):
@@ -215,7 +216,7 @@ class Follower:
       server_address: `host:port` of the server.
       variables: Assigned by `apply`, in the publisher's order.
       run_id: Of the run; another one's server is refused.
-      poll_seconds: Between two looks for something new.
+      poll_seconds: Between two looks for something new; less while somebody waits for it.
       timeout_seconds: The longest wait for an answer of the server.
       patience_seconds: How long the server may be silent before `raise_if_failed` raises.
     """
@@ -226,7 +227,7 @@ class Follower:
         variables: Sequence[tf.Variable],
         run_id: str,
         *,
-        poll_seconds: float = 0.05,
+        poll_seconds: float = 0.25,
         timeout_seconds: float = 10.0,
         patience_seconds: float = 600.0,
     ) -> None:
@@ -248,6 +249,8 @@ class Follower:
         self._error: Exception | None = None
         self._fatal = False
         self._stopping = threading.Event()
+        self._look_now = threading.Event()
+        self._look_now.set()
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
         self._thread.start()
 
@@ -288,6 +291,10 @@ class Follower:
         """Seconds since the server answered."""
         return time.monotonic() - self._heard_at
 
+    def look(self) -> None:
+        """Has the thread look for something new now; does not wait for it."""
+        self._look_now.set()
+
     def wait_for(
         self, condition: Callable[[], bool], timeout_seconds: float, stopping: threading.Event
     ) -> bool:
@@ -298,6 +305,7 @@ class Follower:
             left = deadline - time.monotonic()
             if left <= 0 or stopping.is_set():
                 return False
+            self.look()
             with self._changed:
                 self._changed.wait(min(left, 0.2))
         return True
@@ -334,10 +342,15 @@ class Follower:
     def close(self) -> None:
         """Ends the thread; safe to call twice."""
         self._stopping.set()
+        self._look_now.set()
         self._thread.join(5.0)
 
     def _run(self) -> None:
-        while not self._stopping.wait(self._poll_seconds):
+        while True:
+            self._look_now.wait(self._poll_seconds)
+            self._look_now.clear()
+            if self._stopping.is_set():
+                return
             try:
                 self._look()
                 self._error = None
@@ -348,6 +361,7 @@ class Follower:
                     self._error, self._fatal = error, True
                     self._changed.notify_all()
                 return
+            self._stopping.wait(min(_WAITING_POLL_SECONDS, self._poll_seconds))
 
     def _look(self) -> None:
         heard = _decode(self._container.pull(ANNOUNCEMENTS_TABLE))

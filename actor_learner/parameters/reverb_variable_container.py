@@ -82,6 +82,7 @@ class ReverbVariableContainer:
         self._lock = threading.Lock()
         self._signatures: dict[str, Any] = {}
         self._writers: dict[str, reverb.TrajectoryWriter] = {}
+        self._filled: set[str] = set()  # Tables that something was pulled from.
         for table in table_names:
             info = reverb_calls.fetch_table(self._client, table, timeout_seconds)
             if info.max_size != 1:
@@ -146,25 +147,22 @@ class ReverbVariableContainer:
           errors.ReplayTimeoutError: If nothing was pushed, or the server does not answer, in time.
         """
         signature = self._signature(table)
-        deadline = time.monotonic() + self._timeout_seconds
-        while True:
-            left = max(0.0, deadline - time.monotonic())
-            if reverb_calls.fetch_table(self._client, table, left).current_size:
-                break
-            if not left:
-                raise errors.ReplayTimeoutError(
-                    f"no variables were pushed yet to table {table!r} at {self._address}; waited "
-                    f"{self._timeout_seconds:g} s. Is the learner running, and does it push?"
-                )
-            time.sleep(min(_POLL_SECONDS, left))
+        left = self._timeout_seconds
+        if table not in self._filled:
+            left = self._wait_for_push(table)
         try:
             timesteps = reverb_calls.call_with_deadline(
                 lambda: next(iter(self._client.sample(table, num_samples=1))),
                 max(1.0, left),
                 lambda: reverb_calls.no_answer(self._address, self._timeout_seconds),
             )
-        except RuntimeError as error:  # The connection broke off: the server ends or restarts.
+        except (errors.ReplayTimeoutError, RuntimeError) as error:
+            # Its server is gone, or was restarted: the next pull has to look first.
+            self._filled.discard(table)
+            if isinstance(error, errors.ReplayTimeoutError):
+                raise
             raise reverb_calls.no_answer(self._address, self._timeout_seconds) from error
+        self._filled.add(table)
         leaves = [tf.convert_to_tensor(value) for value in timesteps[0].data]
         return tree.unflatten_as(signature, leaves)
 
@@ -182,6 +180,23 @@ class ReverbVariableContainer:
         values = self.pull(table)
         for variable, value in zip(tree.flatten(variables), tree.flatten(values)):
             variable.assign(value)
+
+    def _wait_for_push(self, table: str) -> float:
+        """Waits until the table holds something; returns the seconds left.
+
+        Sampling from an empty table, or from a server that is gone, has no end.
+        """
+        deadline = time.monotonic() + self._timeout_seconds
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            if reverb_calls.fetch_table(self._client, table, left).current_size:
+                return left
+            if not left:
+                raise errors.ReplayTimeoutError(
+                    f"no variables were pushed yet to table {table!r} at {self._address}; waited "
+                    f"{self._timeout_seconds:g} s. Is the learner running, and does it push?"
+                )
+            time.sleep(min(_POLL_SECONDS, left))
 
     def _signature(self, table: str) -> Any:
         try:

@@ -68,6 +68,49 @@ def test_a_follower_gets_whole_versions_and_assigns_them_only_when_told_to(repla
     follower.close()
 
 
+def test_a_follower_knows_for_how_long_it_has_been_behind(replay, publisher):
+    follower = follow(replay, variables(0))
+    publisher.publish(5)
+    publisher.announce(announcement(train_step=5))
+    assert follower.wait_for(lambda: follower.pulled_version == 5, 30, NEVER)
+    follower.apply()
+    assert (follower.lag, follower.lag_seconds) == (0, 0.0)
+    publisher.announce(announcement(train_step=8))
+    assert follower.wait_for(lambda: follower.lag == 3, 30, NEVER)
+    assert follower.lag_seconds > 0.0
+    publisher.publish(8)
+    publisher.announce(announcement(train_step=8))
+    assert follower.wait_for(lambda: follower.pulled_version == 8, 30, NEVER)
+    follower.apply()
+    assert follower.lag_seconds == 0.0
+    follower.close()
+
+
+def test_a_follower_finds_a_server_that_was_restarted_empty(replay, publisher):
+    follower = follow(replay, variables(0))
+    publisher.publish(1)
+    publisher.announce(announcement(train_step=1))
+    assert follower.wait_for(lambda: follower.pulled_version == 1, 30, NEVER)
+    replay.stop()
+    with server.ReplayServer(publication.publication_tables(variables(0)), replay.port):
+        heard = follower.announcement
+        publisher.publish(2)
+        publisher.announce(announcement(train_step=2))
+        assert follower.wait_for(lambda: follower.pulled_version == 2, 60, NEVER)
+        assert follower.announcement is not heard
+        follower.close()
+        publisher.close()
+
+
+def test_what_trying_again_cannot_cure_reaches_the_learner_at_once(replay, publisher):
+    publisher._variables = variables(7)[:1]  # Others than the server was made for.
+    publisher.publish(1)
+    with pytest.raises(errors.SpecMismatchError):
+        publisher.flush(30)
+    with pytest.raises(errors.SpecMismatchError):
+        publisher.raise_if_failed()
+
+
 def test_an_announcement_carries_what_was_counted_of_each_actor(replay, publisher):
     follower = follow(replay, variables(0))
     publisher.announce(announcement(counted={0: 300, 17: 42}, done=True))

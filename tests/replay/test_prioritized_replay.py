@@ -235,7 +235,7 @@ def test_the_importance_exponent_follows_the_train_step_without_another_dataset(
     stream = make_stream(replay, lanes=1)
     stream.write([streams.steps([9])[:3]])
     stream.set_priorities({10: 0.25, 11: 1.0})
-    batches = iter(replay.dataset(stream.experience, stream.server.address, 32, 10.0))
+    batches = iter(replay.dataset(stream.experience, stream.server.address, 128, 10.0))
     for at, exponent in ((0, 0.4), (50, 0.7), (100, 1.0), (5000, 1.0)):
         train_step.assign(at)
         for _ in range(8):  # Those that were on their way.
