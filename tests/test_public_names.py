@@ -23,4 +23,4 @@ def test_importing_the_package_and_its_command_line_does_not_import_tensorflow()
 
 
 def test_an_unknown_name_is_an_attribute_error():
-    assert not hasattr(actor_learner, "Worker")
+    assert not hasattr(actor_learner, "NoSuchName")
