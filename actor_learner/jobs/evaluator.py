@@ -20,7 +20,7 @@ class EvaluatorJob(worker.Worker):
     since the last one, always takes the newest version, and never leaves out the final one. Each
     result goes to the learner, which writes it down and ends training when the target is reached.
     Where there is a run directory, the best policy is kept in `best/` and tagged `best` in the
-    parameter store.
+    parameter store; else the learner gets it, for its store.
 
     Args:
       replay_address: `host:port` of the replay server; None asks the name registry.
@@ -36,7 +36,7 @@ class EvaluatorJob(worker.Worker):
         import tempfile
 
         from actor_learner import experiment as experiment_lib
-        from actor_learner.jobs import contract, mailbox, model, partner, rating
+        from actor_learner.jobs import best_policy, contract, mailbox, model, partner, rating
         from actor_learner.parameters import publication, store
 
         job = self.job
@@ -60,6 +60,9 @@ class EvaluatorJob(worker.Worker):
         else:
             best_dir = self._closing.enter_context(tempfile.TemporaryDirectory()) + "/best"
             self._store = None
+        self._sender = None
+        if job.run_dir is None:
+            self._sender = best_policy.Sender(self._partner.address, self._model.agent.policy)
         self._rating = rating.Rating(
             self._experiment,
             self._model.agent.policy,
@@ -116,38 +119,36 @@ class EvaluatorJob(worker.Worker):
         result = self._rating.evaluate(on_step=self._give_up_if_asked)
         was_best = self._rating.best.best
         self._rating.note(result)
-        if self._store is not None and self._rating.best.best is not was_best:
-            self._tag_best(result)
-        self._results.send(
-            {
-                "evaluator": self.job.index,
-                "train_step": result.train_step,
-                "environment_step": result.environment_step,
-                "mean": result.mean,
-                "std": result.std,
-                "episodes": result.episodes,
-            }
-        )
+        is_best = self._rating.best.best is not was_best
+        message = {
+            "evaluator": self.job.index,
+            "train_step": result.train_step,
+            "environment_step": result.environment_step,
+            "mean": result.mean,
+            "std": result.std,
+            "episodes": result.episodes,
+            "sent": is_best and self._sender is not None,
+        }
+        if message["sent"]:
+            self._sender.send(result.train_step)
+        if is_best and self._store is not None:
+            self._tag_best(message)
+        self._results.send(message)
         self._results.flush()
         self._evaluations += 1
         self._last_mean = result.mean
         self._next_step = environment_step + self._experiment.evaluation_interval
 
-    def _tag_best(self, result: Any) -> None:
-        from actor_learner.jobs import learner
+    def _tag_best(self, message: dict[str, Any]) -> None:
+        from actor_learner.jobs import best_policy
         from actor_learner.parameters import variables
 
         self._store.push(
-            learner.POLICY,
+            best_policy.POLICY,
             variables.values_of(self._model.agent.policy),
-            result.train_step,
-            tags=("best",),
-            metadata={
-                "environment_steps": result.environment_step,
-                "mean_return": result.mean,
-                "std_return": result.std,
-                "episodes": result.episodes,
-            },
+            message["train_step"],
+            tags=(best_policy.BEST,),
+            metadata=best_policy.metadata_of(message),
         )
 
     def _give_up_if_asked(self) -> None:

@@ -19,17 +19,17 @@ _ANNOUNCE_SECONDS = 0.05
 _IDLE_SECONDS = 0.01
 _UNREACHABLE_SECONDS = 1.0
 _REPUBLISH_SECONDS = 5.0
+_REST_SECONDS = 0.2
 _STORE_SECONDS = 60.0
 _STORED_VERSIONS = 5
-POLICY = "policy"
-"""Name of the policy in the run's parameter store."""
 
 
 class LearnerJob(worker.Worker):
     """Trains in slices, as fast as the experience at hand allows.
 
     Counts the actors' steps from their reports, writes the run's metrics, checkpoints and policies,
-    and completes when the steps are taken or an evaluator reports the target return.
+    and completes when the steps are taken or an evaluator reports the target return; if there are
+    evaluators, once the final version has been evaluated.
 
     Args:
       replay_address: `host:port` of the replay server; None asks the name registry.
@@ -80,9 +80,11 @@ class LearnerJob(worker.Worker):
 
     def poll(self) -> worker.PollResult | bool:
         self._take_messages()
+        if self._complete:
+            return self._rest()
         if self._ended():
             self._finish()
-            return True
+            return False
         try:
             due = self._supply.updates_due(self.environment_step, self.train_step)
         except errors.ReplayTimeoutError as error:
@@ -94,7 +96,7 @@ class LearnerJob(worker.Worker):
             self._write_row()
             if self.environment_step >= self._experiment.environment_steps:
                 self._finish()
-                return True
+                return False
             return worker.PollResult(idle_seconds=_IDLE_SECONDS)
         self._train(due)
         self._publish()
@@ -166,12 +168,8 @@ class LearnerJob(worker.Worker):
         self._announced_at = 0.0
         self._reports = mailbox.Receiver(self._partner.client, mailbox.REPORTS)
         self._closing.callback(self._reports.close)
-        self._evaluations = mailbox.Receiver(self._partner.client, mailbox.EVALUATIONS)
-        self._closing.callback(self._evaluations.close)
         self._store = store.ParameterStore(self.job.run_dir.path / store.DIRECTORY)
         self._stored, self._stored_at = -1, time.monotonic()
-        self._target_reached: str | None = None
-        self._evaluated: set[tuple[int, int]] = set()
 
     def _build_supply(self) -> None:
         from actor_learner import reverb_calls
@@ -194,7 +192,7 @@ class LearnerJob(worker.Worker):
         self._supply = supply.PacedSupply(plan, pace, self.job.num_actors, client, table)
 
     def _build_metrics(self) -> None:
-        from actor_learner.jobs import progress_rows
+        from actor_learner.jobs import best_policy, evaluations, mailbox, progress_rows
         from actor_learner.replay import state
         from actor_learner.reporting import metric_files
 
@@ -212,6 +210,15 @@ class LearnerJob(worker.Worker):
             on_row=self._metric_files.write,
             interval_seconds=self._experiment.report_seconds,
         )
+        results = mailbox.Receiver(self._partner.client, mailbox.EVALUATIONS)
+        self._closing.callback(results.close)
+        self._evaluations = evaluations.Evaluations(
+            results,
+            best_policy.Keeper(self._partner.address, self._model.agent.policy, self._store),
+            on_row=self._metric_files.write,
+            seconds=lambda: self._progress.seconds,
+            target_return=self._experiment.target_return,
+        )
         self._progress.start()
         self._rows.start()
         self._iterations = 1
@@ -221,29 +228,11 @@ class LearnerJob(worker.Worker):
         steps = sum(self._statistics.take(report) for report in self._reports.receive())
         if steps:
             self._model.environment_step.assign_add(steps)
-        for result in self._evaluations.receive():
-            key = (result["evaluator"], result["train_step"])
-            if key in self._evaluated:
-                continue  # A restored replay sends what it had once more.
-            self._evaluated.add(key)
-            self._metric_files.write(
-                {
-                    "seconds": round(self._progress.seconds, 3),
-                    "environment_steps": result["environment_step"],
-                    "train_steps": result["train_step"],
-                    "eval_return": result["mean"],
-                    "eval_return_std": result["std"],
-                    "eval_episodes": result["episodes"],
-                }
-            )
-            target = self._experiment.target_return
-            if target is not None and result["mean"] >= target:
-                self._target_reached = (
-                    f"mean return {result['mean']:g} over {result['episodes']} episodes"
-                )
+        self._evaluations.take()
 
     def _ended(self) -> bool:
-        return self._target_reached is not None or self._trainer.learner.stop_reason is not None
+        reached = self._evaluations.target_reached
+        return reached is not None or self._trainer.learner.stop_reason is not None
 
     def _train(self, due: int) -> None:
         """Trains for about a slice; one train step may take from microseconds to seconds."""
@@ -310,6 +299,7 @@ class LearnerJob(worker.Worker):
 
     def _finish(self) -> None:
         """Saves and exports, then publishes the final version and says that it is the final one."""
+        from actor_learner.jobs import last_evaluation
         from actor_learner.learning import policy_export
 
         run_dir = self.job.run_dir
@@ -322,22 +312,31 @@ class LearnerJob(worker.Worker):
         self._announce(done=True)
         self._publisher.flush()
         self._rows.write(self._trainer.loss)
+        self._last_evaluation = last_evaluation.LastEvaluation(self.job)
         self._complete = True
-        logging.info("Training is complete: %s.", self._target_reached or "all steps are taken")
+        reached = self._evaluations.target_reached
+        logging.info("Training is complete: %s.", reached or "all steps are taken")
+
+    def _rest(self) -> worker.PollResult:
+        """Waits, training being complete, for the final version's evaluation to write it down."""
+        rated = self._evaluations.has(self.train_step)
+        done = rated or not self._last_evaluation.is_expected()
+        return worker.PollResult(done=done, idle_seconds=_REST_SECONDS)
 
     def _store_version(self) -> None:
+        from actor_learner.jobs import best_policy
         from actor_learner.parameters import variables
 
         if self._stored == self.train_step:
             return
         self._stored, self._stored_at = self.train_step, time.monotonic()
         self._store.push(
-            POLICY,
+            best_policy.POLICY,
             variables.values_of(self._model.agent.policy),
             self.train_step,
             metadata={"environment_steps": self.environment_step},
         )
-        self._store.gc(POLICY, keep=_STORED_VERSIONS)
+        self._store.gc(best_policy.POLICY, keep=_STORED_VERSIONS)
 
     def _close_metrics(self) -> None:
         from actor_learner.reporting import curve, jsonl

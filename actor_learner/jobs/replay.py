@@ -38,7 +38,14 @@ class ReplayJob(worker.Worker):
     def configure(self) -> None:
         from actor_learner import experiment as experiment_lib
         from actor_learner.environments import lanes
-        from actor_learner.jobs import contract, extra_jobs, mailbox, model, partner
+        from actor_learner.jobs import (
+            best_policy,
+            contract,
+            extra_jobs,
+            mailbox,
+            model,
+            partner,
+        )
         from actor_learner.parameters import publication
         from actor_learner.replay import offline, server
 
@@ -66,6 +73,7 @@ class ReplayJob(worker.Worker):
         tables = [
             *built.plan.stream.tables(built.plan.experience),
             *publication.publication_tables(built.published_variables()),
+            best_policy.best_table(built.agent.policy),
             mailbox.mailbox_table(mailbox.REPORTS),
             mailbox.mailbox_table(mailbox.EVALUATIONS),
             contract.contract_table(),

@@ -174,7 +174,8 @@ def test_a_resumed_run_goes_on_where_it_was(story):
 def test_the_final_version_is_evaluated(story):
     assert story.evaluator.state == states.COMPLETED
     assert story.evaluator.version == story.learner.version == story.learner.steps
-    assert any("eval_return" in row for row in story.rows)
+    rated = [row["train_steps"] for row in story.rows if "eval_return" in row]
+    assert len(rated) > 1 and rated[-1] == story.learner.steps
 
 
 def test_a_second_learner_of_the_run_refuses_to_start(story):
@@ -199,4 +200,11 @@ def test_a_run_started_by_hand_can_be_evaluated_and_resumed_like_any_other(story
     assert (run.policies / "greedy_policy" / "saved_model.pb").exists()
     assert pathlib.Path(run.curve).exists()
     versions = store.ParameterStore(run.path / store.DIRECTORY).list("policy")
-    assert versions[-1].version == story.learner.steps
+    assert story.learner.steps in {stored.version for stored in versions}
+
+
+def test_the_best_policy_of_an_evaluator_elsewhere_is_kept_by_the_learner(story):
+    parameters = store.ParameterStore(story.run_dir.path / store.DIRECTORY).get("policy", "best")
+    rated = {row["train_steps"]: row["eval_return"] for row in story.rows if "eval_return" in row}
+    assert parameters.metadata["mean_return"] == rated[parameters.version] == max(rated.values())
+    assert sorted(parameters.values["QNetwork/dense/kernel"].shape) == [2, 16]

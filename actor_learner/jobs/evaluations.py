@@ -1,0 +1,76 @@
+"""What the learner makes of the evaluators' messages: rows, the best policy, a reason to end."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from absl import logging
+
+from actor_learner import errors
+from actor_learner.jobs import best_policy, mailbox
+
+
+class Evaluations:
+    """Takes results out of the evaluators' mailbox, each once.
+
+    Args:
+      receiver: Of the mailbox.
+      keeper: Takes over the best policies of evaluators that have no place for them.
+      on_row: Takes a line of metrics per result.
+      seconds: Returns the run's clock.
+      target_return: The mean return to be reached; None for none.
+
+    Attributes:
+      target_reached: How the target was reached; None before.
+    """
+
+    def __init__(
+        self,
+        receiver: mailbox.Receiver,
+        keeper: best_policy.Keeper,
+        *,
+        on_row: Callable[[dict[str, Any]], None],
+        seconds: Callable[[], float],
+        target_return: float | None,
+    ) -> None:
+        self._receiver = receiver
+        self._keeper = keeper
+        self._on_row = on_row
+        self._seconds = seconds
+        self._target_return = target_return
+        self._taken: set[tuple[int, int]] = set()
+        self.target_reached: str | None = None
+
+    def take(self) -> None:
+        """Takes in what has come since the last call; does not wait for more."""
+        for result in self._receiver.receive():
+            key = (result["evaluator"], result["train_step"])
+            if key in self._taken:
+                continue  # A restored replay sends what it had once more.
+            self._taken.add(key)
+            self._take(result)
+
+    def has(self, version: int) -> bool:
+        """Whether a version's result has come."""
+        return any(train_step == version for _, train_step in self._taken)
+
+    def _take(self, result: dict[str, Any]) -> None:
+        self._on_row(
+            {
+                "seconds": round(self._seconds(), 3),
+                "environment_steps": result["environment_step"],
+                "train_steps": result["train_step"],
+                "eval_return": result["mean"],
+                "eval_return_std": result["std"],
+                "eval_episodes": result["episodes"],
+            }
+        )
+        if result["sent"]:
+            try:
+                self._keeper.keep(result)
+            except errors.ReplayTimeoutError as error:
+                logging.warning("Version %d is not kept: %s", result["train_step"], error)
+        if self._target_return is not None and result["mean"] >= self._target_return:
+            self.target_reached = (
+                f"mean return {result['mean']:g} over {result['episodes']} episodes"
+            )
