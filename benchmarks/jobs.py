@@ -27,6 +27,7 @@ _BINDINGS = (
     "GymnasiumEnvironment.env_id = 'benchmarks.sleeping_environment:Sleeping-v0'",
     "GymnasiumEnvironment.num_envs = 1",
     "Experiment.environment_steps = 1_000_000_000",
+    "Experiment.initial_random_steps = 0",
     "Experiment.collect_steps = 64",
     "Experiment.updates_per_step = 0.05",
     "Experiment.target_return = None",
@@ -45,6 +46,8 @@ def actor_rows(counts: Sequence[int], seconds: float, repetitions: int) -> list[
     """Steps per second of 1, 2, ... actors of one run, by turns."""
     found: dict[int, list[float]] = {count: [] for count in counts}
     with _Run.started(max(counts)) as run:
+        run.only(max(counts))
+        run.steps_per_second(max(counts), min(seconds, 5.0))  # First steps are slow: not counted.
         for _ in range(min(repetitions, 3)):
             for count in counts:
                 run.only(count)

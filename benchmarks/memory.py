@@ -22,7 +22,8 @@ from benchmarks import harness, memory_server, settings
 CAPACITY = 100_000_000
 VECTOR, IMAGE, FRAMES = "4 floats", "84x84x4 image", "84x84x4 image, frame_stack = 4"
 IMAGE_LANES = 8
-_DISTINCT_STEPS = 61
+_DISTINCT = {VECTOR: 4_099, IMAGE: 61, FRAMES: 61}
+"""Steps that are written over and over: more than an item holds, so that none repeats in it."""
 
 
 def rows(config: settings.Settings) -> list[harness.Row]:
@@ -106,11 +107,11 @@ def _data_spec(case: str):
 
 def _steps(case: str, lanes: int) -> Iterator:
     """Endless steps in the middle of an episode; images are stacks of the latest four frames."""
-    steps = [settings.random_step(_data_spec(case), lanes, i) for i in range(_DISTINCT_STEPS)]
+    steps = [settings.random_step(_data_spec(case), lanes, i) for i in range(_DISTINCT[case])]
     stack = None if case == VECTOR else steps[0].observation
     index = 0
     while True:
-        step = steps[index % _DISTINCT_STEPS]
+        step = steps[index % len(steps)]
         index += 1
         if stack is not None:
             stack = np.concatenate([stack[..., 1:], step.observation[..., -1:]], axis=-1)

@@ -62,13 +62,14 @@ class ProgressRows:
     def start(self) -> None:
         """Counts rates from here on."""
         self._last = (self._progress.seconds, *self._counters())
+        self._written_at = self._progress.seconds
 
     def write_if_due(self, loss: Any) -> None:
         """Writes a row if the last one is old enough."""
         if self._interval_steps is not None:
             due = self._counters()[0] - self._last_steps >= self._interval_steps
         else:
-            due = self._progress.seconds - self._last[0] >= self._interval_seconds
+            due = self._progress.seconds - self._written_at >= self._interval_seconds
         if due:
             self.write(loss)
 
@@ -82,6 +83,7 @@ class ProgressRows:
         seconds = self._progress.seconds
         environment_steps, train_steps = self._counters()
         self._last_steps = environment_steps
+        self._written_at = seconds
         row: Row = {
             "seconds": round(seconds, 3),
             "environment_steps": environment_steps,

@@ -115,7 +115,7 @@ def test_training_goes_on_whichever_job_is_killed(run):
         run.wait(lambda m=moment: run.environment_steps() >= m, f"step {moment}")
         saved = {}
         if kind == "replay":
-            run.wait(lambda: list(replay_dir.glob("[0-9]*")), "the replay is saved")
+            run.wait(lambda: list(replay_dir.glob("checkpoint-*")), "the replay is saved")
             newest = checkpoints.CheckpointDirectory(replay_dir, 2).newest_first()[0]
             saved = checkpoints.count_items(newest)
         before, after = run.kill(kind)
