@@ -22,7 +22,7 @@ train: $(VENV)/.installed
 	@$(RUN) train.py $(TRAIN)
 
 test: $(VENV)/.installed-test
-	@$(RUN) -m pytest $(ARGS)
+	@$(RUN) -m pytest -n 2 --dist loadfile $(ARGS)
 
 # Checks too long for every run: TF-Agents' learner tests under all distribution strategies.
 slow: $(VENV)/.installed-test

@@ -13,7 +13,7 @@ import platform
 import sys
 
 RESULTS = pathlib.Path(__file__).resolve().parent / "results.json"
-NAMES = ("collect", "write", "read", "learn", "memory", "end_to_end", "growth")
+NAMES = ("collect", "write", "read", "learn", "memory", "end_to_end", "growth", "jobs")
 
 
 def main() -> int:
