@@ -46,6 +46,7 @@ _NAMES = {
     "ReverbVariableContainer": "actor_learner.parameters.reverb_variable_container",
     "ParameterStore": "actor_learner.parameters.store",
     "warm_start": "actor_learner.parameters.variables",
+    "BlockObserver": "actor_learner.replay.block_observer",
     "lane_transitions": "actor_learner.replay.datasets",
     "LaneObserver": "actor_learner.replay.lane_observer",
     "LaneReplay": "actor_learner.replay.lane_replay",

@@ -205,7 +205,7 @@ def test_random_initial_steps_need_a_counter():
 
 
 def test_an_actor_needs_steps_or_episodes():
-    with pytest.raises(ValueError, match="steps_per_run or episodes_per_run"):
+    with pytest.raises(ValueError, match="steps_per_run, episodes_per_run or group_steps_per_run"):
         make_actor(counting(1))
 
 

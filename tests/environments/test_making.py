@@ -45,6 +45,7 @@ def test_a_module_that_cannot_be_imported_is_named():
 @pytest.mark.parametrize("env_id", ["ALE/Pong-v5", "PongNoFrameskip-v4", "Pong-ram-v4"])
 def test_atari_without_ale_names_the_extra(env_id, monkeypatch):
     monkeypatch.setitem(sys.modules, "ale_py", None)
+    monkeypatch.delitem(gymnasium.registry, env_id, raising=False)
 
     with pytest.raises(errors.MissingExtraError, match=r"actor-learner\[atari\]"):
         making.find_spec(env_id)

@@ -173,7 +173,7 @@ def test_a_learner_without_samples_gives_up_and_says_why(tmp_path):
     with pytest.raises(errors.ReplayTimeoutError, match="of the 100000 items needed"):
         train(
             tmp_path,
-            replay=lane_replay.LaneReplay(1_000_000, table=hungry),
+            replay=lane_replay.LaneReplay(100_000_000, table=hungry),
             sample_timeout_seconds=0.5,
         )
 
