@@ -8,7 +8,7 @@ import reverb
 import tensorflow as tf
 
 from actor_learner import experience
-from actor_learner.replay import rows, unroll_layout
+from actor_learner.replay import rows, unroll_layout, version_limit
 
 # These functions have no Python control flow on tensors; converting them would only take time.
 _plain = tf.autograph.experimental.do_not_convert
@@ -27,6 +27,7 @@ def unrolls(
     cells_per_batch: int = 1,
     prefetch: int = 1,
     timeout_seconds: float | None = None,
+    limit: version_limit.VersionLimit | None = None,
 ) -> tf.data.Dataset:
     """Takes cells out of the queue and joins their lanes to batches.
 
@@ -44,6 +45,7 @@ def unrolls(
         step older where actors run on meanwhile.
       timeout_seconds: The dataset ends if somebody has waited for a cell for so long, or a little
         longer; None waits forever. Time in which nobody asks for a batch does not count.
+      limit: Cells that it does not accept when their batch is asked for are dropped.
 
     Returns:
       Dataset of `(experience.Unroll, experience.SampleInfo)`; leaves
@@ -66,6 +68,8 @@ def unrolls(
     )
     if timeout_seconds is not None:
         cells = _end_when_kept_waiting(cells, timeout_seconds)
+    if limit is not None:
+        cells = cells.filter(_plain(lambda sample: limit.accepts(sample.data[rows.VERSION])))
 
     @_plain
     def join(sample: reverb.ReplaySample) -> tuple[experience.Unroll, experience.SampleInfo]:

@@ -15,6 +15,7 @@ from actor_learner.replay import (
     unroll_dataset,
     unroll_layout,
     unroll_observer,
+    version_limit,
 )
 
 TABLE = "unrolls"
@@ -123,8 +124,12 @@ class UnrollQueue(sample_stream.SampleStream):
         server_address: str,
         batch_size: int,
         timeout_seconds: float,
+        limit: version_limit.VersionLimit | None = None,
     ) -> tf.data.Dataset:
-        """Batches of `(Unroll, SampleInfo)`; `batch_size` is not used, `unrolls_per_batch` is."""
+        """Batches of `(Unroll, SampleInfo)`; `batch_size` is not used, `unrolls_per_batch` is.
+
+        Unrolls that are older than `limit` allows are dropped when a batch is asked for.
+        """
         del batch_size
         return unroll_dataset.unrolls(
             server_address,
@@ -135,6 +140,7 @@ class UnrollQueue(sample_stream.SampleStream):
             cells_per_batch=self.cells_per_batch(experience),
             prefetch=self._prefetch,
             timeout_seconds=timeout_seconds,
+            limit=limit,
         )
 
     def num_transitions(self, experience: sample_stream.Experience, num_items: int) -> int:

@@ -22,6 +22,7 @@ class Launched:
     def __init__(self, run, *descriptions):
         self.run = run
         run.mkdir(exist_ok=True)
+        self._said = ""
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.launch.toy_up", str(run), *descriptions],
             cwd=ROOT,
@@ -35,10 +36,18 @@ class Launched:
     def finish(self, job):
         (self.run / f"{job}.finish").touch()
 
+    def wait_until_it_says(self, *words):
+        """Reads what the launcher says, up to a line by which it has said all of `words`."""
+        for line in self.process.stderr:
+            self._said += line
+            if all(word in self._said for word in words):
+                return
+        raise AssertionError(f"the launcher has ended before it said {words}:\n{self._said}")
+
     def end(self):
         """Waits for the launcher's end; returns its exit code and all it has said."""
-        _, said = self.process.communicate(timeout=DEADLINE)
-        return self.process.returncode, said
+        _, rest = self.process.communicate(timeout=DEADLINE)
+        return self.process.returncode, self._said + rest
 
     def order(self):
         return (self.run / "order").read_text().split()
@@ -72,6 +81,7 @@ def test_a_completed_learner_ends_the_run_in_order_and_evaluators_finish_first(l
         states.RUNNING, ["replay-0", "actor-0", "learner-0", "evaluator-0"], timeout=DEADLINE
     )
     assert found["learner-0"].version == 10
+    launched.wait_until_it_says("actor-0 running", "lag 3")
     launched.finish("learner-0")
     code, said = launched.end()
     assert code == 0, said
@@ -84,7 +94,6 @@ def test_a_completed_learner_ends_the_run_in_order_and_evaluators_finish_first(l
     assert "SIGTERM" not in log
     assert "SIGTERM" in (launched.run / "jobs" / "actor-0" / "log").read_text()
     assert "training is complete" in said and f"completed: {launched.run}" in said
-    assert "actor-0 running" in said and "lag 3" in said
     assert processes.with_word(str(launched.run)) == []
 
 
