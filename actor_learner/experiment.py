@@ -35,6 +35,8 @@ STREAMS: dict[str, Callable[[], sample_stream.SampleStream]] = {
 }
 """The stream that each kind of experience flows through unless another one is bound."""
 
+WAIT, DROP = "wait", "drop"
+
 RANDOM_STEPS = 1_000
 """Random steps before an agent that learns from transitions begins, unless configured."""
 
@@ -85,8 +87,12 @@ class Experiment:
         contents, which survive the death of its server; 0 saves at the end only. Reading and
         writing wait meanwhile.
       publish_seconds: Separate jobs only: least seconds between two publications of the policy.
-      max_version_lag: Separate jobs only: actors wait for a newer policy when the learner is more
-        train steps than this ahead of theirs; None lets them act on.
+      max_version_lag: Separate jobs only: how many train steps the learner may be ahead of the
+        policy that acts; None for no limit.
+      when_lagging: What happens beyond `max_version_lag`. `wait`: actors wait for a newer policy,
+        but what they had on its way may have become older by the time it is learned from. `drop`:
+        actors act on, and the learner drops unrolls that are older than that when their turn comes,
+        so that it never learns from one. Dropping is for algorithms that use every step once.
     """
 
     def __init__(
@@ -116,6 +122,7 @@ class Experiment:
         replay_checkpoint_seconds: float = 300.0,
         publish_seconds: float = 0.5,
         max_version_lag: int | None = None,
+        when_lagging: str = WAIT,
     ) -> None:
         at_least = {
             "environment_steps": (environment_steps, 1),
@@ -151,6 +158,15 @@ class Experiment:
                     f"Experiment.{name} ({value}) leaves nothing of the {environment_steps} "
                     "environment_steps to learn from"
                 )
+        if when_lagging not in (WAIT, DROP):
+            raise errors.ConfigError(
+                f"Experiment.when_lagging must be '{WAIT}' or '{DROP}', got {when_lagging!r}"
+            )
+        if when_lagging == DROP and max_version_lag is None:
+            raise errors.ConfigError(
+                f"Experiment.when_lagging is '{DROP}', but Experiment.max_version_lag, beyond which "
+                "to drop, is not set"
+            )
         if overlap and deterministic:
             raise errors.ConfigError(
                 "Experiment.overlap and Experiment.deterministic exclude each other: what two "
@@ -204,6 +220,7 @@ class Experiment:
         self.replay_checkpoint_seconds = replay_checkpoint_seconds
         self.publish_seconds = publish_seconds
         self.max_version_lag = max_version_lag
+        self.when_lagging = when_lagging
 
     def make_environment(self, seed: int) -> py_environment.PyEnvironment:
         """The environment experience is collected in."""
@@ -285,6 +302,11 @@ class Experiment:
                 f"Experiment.initial_random_steps is {random_steps}, but "
                 f"{type(algorithm.agent).__name__} learns from how its own policy acted: leave "
                 "the binding out. Experiment.learn_from makes learning wait"
+            )
+        if group_steps is None and self.when_lagging == DROP:
+            raise errors.ConfigError(
+                f"Experiment.when_lagging is '{DROP}', but {type(algorithm.agent).__name__} learns "
+                f"from replay, whose experience is old by nature: use '{WAIT}'"
             )
         if group_steps is None:
             updates_per_step = self._updates_per_step or 1.0

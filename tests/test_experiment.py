@@ -90,3 +90,15 @@ def test_a_deterministic_experiment_draws_its_own_samples(algorithms):
         make(deterministic=True).plan(algorithms[experience_lib.SEQUENCES], 4)
     with pytest.raises(errors.ConfigError, match="no effect on SeededReplay"):
         make(deterministic=True, save_replay=True).plan(algorithms[experience_lib.TRANSITIONS], 4)
+
+
+def test_dropping_needs_a_limit_and_experience_that_is_used_once(algorithms):
+    with pytest.raises(errors.ConfigError, match="max_version_lag, beyond which to drop, is not"):
+        make(when_lagging="drop")
+    with pytest.raises(errors.ConfigError, match="when_lagging must be 'wait' or 'drop'"):
+        make(when_lagging="skip", max_version_lag=1)
+    dropping = make(when_lagging="drop", max_version_lag=1)
+    assert dropping.plan(algorithms[experience_lib.UNROLLS], 4).group_steps
+    for kind in (experience_lib.TRANSITIONS, experience_lib.SEQUENCES):
+        with pytest.raises(errors.ConfigError, match="old by nature: use 'wait'"):
+            dropping.plan(algorithms[kind], 4)

@@ -152,10 +152,13 @@ class ActorJob(worker.Worker):
         self._apply()
 
     def _must_wait(self) -> bool:
-        most = self._experiment.max_version_lag
-        lag = self._follower.lag
-        stale = most is not None and lag is not None and lag > most
-        return self._budget <= 0 or stale
+        from actor_learner import experiment
+
+        if self._budget <= 0:
+            return True
+        most, lag = self._experiment.max_version_lag, self._follower.lag
+        waits = self._experiment.when_lagging == experiment.WAIT
+        return waits and most is not None and lag is not None and lag > most
 
     def _report(self) -> None:
         """Tells the learner what this process has done since it began; may be told twice."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import reverb
 import tensorflow as tf
+import tree
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
@@ -62,7 +63,8 @@ def describe(
         "lanes per actor": plan.num_lanes,
         "stream": type(plan.stream).__name__,
         "tables": {
-            table.name: str(table.info.signature) for table in plan.stream.tables(plan.experience)
+            table.name: _columns(table.info.signature)
+            for table in plan.stream.tables(plan.experience)
         },
         "policy variables": [f"{v.dtype.name} {tuple(v.shape)}" for v in variables],
         "time step spec": {
@@ -133,6 +135,13 @@ def require_same(ours: Contract, theirs: Contract, who: str, address: str) -> No
             + "\n  ".join(lines)
             + "\nStart every job of a run with the same gin files, bindings and package version"
         )
+
+
+def _columns(signature: Any) -> dict[str, str]:
+    """A table's columns by their paths: a signature comes back from Reverb in any order."""
+    return {
+        "/".join(map(str, path)): str(spec) for path, spec in tree.flatten_with_path(signature)
+    }
 
 
 def _differences(path: str, ours: Any, theirs: Any) -> Any:

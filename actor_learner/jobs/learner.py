@@ -39,6 +39,7 @@ class LearnerJob(worker.Worker):
         self._replay_address = replay_address
         self._closing = contextlib.ExitStack()
         self._trainer = None
+        self._limit = None
         self._complete = False
 
     def configure(self) -> None:
@@ -98,11 +99,13 @@ class LearnerJob(worker.Worker):
                 self._finish()
                 return False
             return worker.PollResult(idle_seconds=_IDLE_SECONDS)
-        self._train(due)
+        due = min(due, self._fresh_updates())
+        if due > 0:
+            self._train(due)
         self._publish()
         self._announce()
         self._write_row()
-        return False
+        return worker.PollResult(idle_seconds=0.0 if due > 0 else _IDLE_SECONDS)
 
     def status(self) -> dict[str, Any]:
         status: dict[str, Any] = {
@@ -114,6 +117,8 @@ class LearnerJob(worker.Worker):
         lag = self._trainer.version_lag
         if lag is not None:
             status["version_lag"] = round(lag)
+        if self._limit is not None:
+            status["dropped_items"] = self._limit.dropped
         return status
 
     def close(self) -> None:
@@ -130,8 +135,15 @@ class LearnerJob(worker.Worker):
         return int(self._model.environment_step.numpy())
 
     def _build_trainer(self) -> None:
+        from actor_learner import experiment as experiment_lib
         from actor_learner.jobs import progress_state, reported_statistics, train_thread, trainer
+        from actor_learner.replay import version_limit
 
+        experiment = self._experiment
+        if experiment.when_lagging == experiment_lib.DROP:
+            self._limit = version_limit.VersionLimit(
+                self._model.train_step, experiment.max_version_lag
+            )
         self._statistics = reported_statistics.ReportedStatistics()
         self._progress = progress_state.ProgressState(self._statistics)
         self._trainer = trainer.Trainer(
@@ -149,6 +161,7 @@ class LearnerJob(worker.Worker):
                 f"the learner has waited {self._experiment.sample_timeout_seconds:g} s for a "
                 f"sample of the replay server at {self._partner.address}"
             ),
+            limit=self._limit,
         )
         self._closing.callback(self._trainer.close)
         self._train_thread = train_thread.TrainThread(self._trainer.run)
@@ -185,6 +198,7 @@ class LearnerJob(worker.Worker):
                 self.job.num_actors,
                 client,
                 table,
+                dropped=lambda: 0 if self._limit is None else self._limit.dropped,
             )
             return
         empty = reverb_calls.fetch_table(client, table, 30.0).current_size == 0
@@ -209,6 +223,7 @@ class LearnerJob(worker.Worker):
             version_lag=lambda: self._trainer.version_lag,
             on_row=self._metric_files.write,
             interval_seconds=self._experiment.report_seconds,
+            more=lambda: {} if self._limit is None else {"dropped_items": self._limit.dropped},
         )
         results = mailbox.Receiver(self._partner.client, mailbox.EVALUATIONS)
         self._closing.callback(results.close)
@@ -244,8 +259,24 @@ class LearnerJob(worker.Worker):
             wanted = int(iterations * _SLICE_SECONDS / spent)
             self._iterations = max(1, min(wanted, 2 * iterations, 1_000))
 
+    def _fresh_updates(self) -> int:
+        """Train steps for which experience of the version that actors can have is new enough.
+
+        With more of them at once the learner might drop all that comes, and wait for ever: while it
+        waits for experience, it publishes nothing.
+        """
+        if self._limit is None:
+            return sys.maxsize
+        return self._publisher.version + self._limit.max_lag + 1 - self.train_step
+
     def _while_training(self, seconds: float) -> None:
-        """Gives up on train steps that wait for a server which is gone."""
+        """Keeps actors going, and gives up on train steps that wait for a server which is gone."""
+        if self._limit is not None:
+            # The train steps may wait for experience in the place of what was dropped.
+            self._take_messages()
+            with contextlib.suppress(errors.ReplayTimeoutError):
+                self._supply.updates_due(self.environment_step, self.train_step)
+            self._announce(beyond=True)
         stopping = self.job.stopping.is_set()
         if not stopping and seconds < self._experiment.sample_timeout_seconds:
             return
@@ -262,29 +293,37 @@ class LearnerJob(worker.Worker):
         interval = self._experiment.publish_seconds
         if self.train_step == self._published:
             interval = max(interval, _REPUBLISH_SECONDS)
+        elif self._fresh_updates() <= 0:
+            interval = 0.0
         if now - self._published_at >= interval:
             self._published, self._published_at = self.train_step, now
             self._publisher.publish(self.train_step)
         if now - self._stored_at >= _STORE_SECONDS:
             self._store_version()
 
-    def _announce(self, done: bool = False) -> None:
+    def _announce(self, done: bool = False, beyond: bool = False) -> None:
+        """Says how far the learner is, and how far actors may go.
+
+        Args:
+          done: Training is complete.
+          beyond: They may go beyond the last environment step: the learner waits for more.
+        """
         now = time.monotonic()
         if not done and now - self._announced_at < _ANNOUNCE_SECONDS:
             return
         from actor_learner.parameters import publication
 
         self._announced_at = now
+        allowed = self._supply.steps_allowed(self.environment_step, self.train_step)
+        if not beyond:
+            allowed = min(allowed, self._experiment.environment_steps)
         self._publisher.announce(
             publication.Announcement(
                 run_id=self._partner.run_id,
                 train_step=self.train_step,
                 version=-1,
                 environment_step=self.environment_step,
-                steps_allowed=min(
-                    self._experiment.environment_steps,
-                    self._supply.steps_allowed(self.environment_step, self.train_step),
-                ),
+                steps_allowed=allowed,
                 done=done,
                 time=time.time(),
                 counted=self._statistics.totals,

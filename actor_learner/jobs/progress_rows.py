@@ -30,6 +30,7 @@ class ProgressRows:
       on_row: Takes the rows.
       interval_seconds: Least time between rows of `write_if_due`.
       interval_steps: Least environment steps between them, instead of time.
+      more: Returns further columns.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class ProgressRows:
         on_row: Callable[[Row], None],
         interval_seconds: float,
         interval_steps: int | None = None,
+        more: Callable[[], Row] = dict,
     ) -> None:
         self._progress = progress
         self._statistics = statistics
@@ -56,6 +58,7 @@ class ProgressRows:
         self._on_row = on_row
         self._interval_seconds = interval_seconds
         self._interval_steps = interval_steps
+        self._more = more
         self._last_steps = 0
         self.start()
 
@@ -108,7 +111,7 @@ class ProgressRows:
             row["version_lag"] = lag
         if self._epsilon is not None:
             row["epsilon"] = float(self._epsilon().numpy())
-        self._on_row({**row, **more})
+        self._on_row({**row, **self._more(), **more})
 
     def _episodes(self) -> Row:
         returns, lengths = self._statistics.returns, self._statistics.lengths

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Protocol
+from typing import Callable, Protocol
 
 import reverb
 
@@ -90,6 +90,7 @@ class QueuedSupply:
       num_actors: How many actors there are.
       client: Of the replay server.
       table: Name of the queue.
+      dropped: Returns how many items were taken out and not trained on, so far.
     """
 
     def __init__(
@@ -99,10 +100,12 @@ class QueuedSupply:
         num_actors: int,
         client: reverb.Client,
         table: str,
+        dropped: Callable[[], int] = lambda: 0,
     ) -> None:
         self._items_per_batch = items_per_batch
         self._client = client
         self._table = table
+        self._dropped = dropped
         self._ahead = TURNS_AHEAD * plan.steps_per_turn * num_actors
         self._most_batches = TURNS_AHEAD * num_actors
         self._begun: tuple[int, int] | None = None
@@ -115,10 +118,10 @@ class QueuedSupply:
         arrived = info.rate_limiter_info.insert_stats.completed
         if self._begun is None or arrived < self._arrived:
             # At the start, or after a restart of the server, what it holds is what there is.
-            self._begun = (arrived - info.current_size, train_step)
+            self._begun = (arrived - info.current_size - self._dropped(), train_step)
         self._arrived = arrived
         items_before, steps_before = self._begun
-        batches = (arrived - items_before) // self._items_per_batch
+        batches = (arrived - self._dropped() - items_before) // self._items_per_batch
         self._waiting = batches - (train_step - steps_before)
         return self._waiting
 

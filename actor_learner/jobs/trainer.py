@@ -12,6 +12,7 @@ from actor_learner import experiment as experiment_lib
 from actor_learner import plan as plan_lib
 from actor_learner.agents import algorithm as algorithm_lib
 from actor_learner.learning import learner, priority_updater
+from actor_learner.replay import version_limit
 
 MOST_ITERATIONS = 1_000
 """Train steps per call of the learner at most, so that a request to stop is soon seen."""
@@ -29,6 +30,7 @@ class Trainer:
       train_step: Counts train steps.
       checkpoint_items: Further trackables to be saved with the agent.
       why_no_sample: Says why no sample came in time.
+      limit: Of the age of experience, for streams that use every step once; None for none.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Trainer:
         train_step: tf.Variable,
         checkpoint_items: Mapping[str, Any],
         why_no_sample: Callable[[], str],
+        limit: version_limit.VersionLimit | None = None,
     ) -> None:
         self._train_step = train_step
         self._closing = contextlib.ExitStack()
@@ -65,6 +68,7 @@ class Trainer:
                 server_address,
                 plan.batch_size,
                 experiment.sample_timeout_seconds,
+                **({} if limit is None else {"limit": limit}),
             ),
             after_train_strategy_step_fn=self._after_train,
             use_kwargs_in_agent_train=plan.stream.weighted,

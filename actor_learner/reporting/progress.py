@@ -82,6 +82,7 @@ class Progress:
             ("epsilon", "epsilon", formatting.number),
             ("replay size", "replay_size", formatting.count),
             ("samples/insert", "samples_per_insert", formatting.number),
+            ("version lag", "version_lag", formatting.number),
         ):
             if key in latest:
                 shown.append((name, form(latest[key])))

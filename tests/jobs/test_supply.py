@@ -90,9 +90,9 @@ def test_a_server_that_restored_its_contents_is_learned_from_at_once(without_pau
         assert made.updates_due(1_200, 500) == 50
 
 
-def queued(replay, items_per_batch=2):
+def queued(replay, items_per_batch=2, **options):
     plan = make_plan(group_steps=10, learn_from=0)
-    return supply.QueuedSupply(plan, items_per_batch, ACTORS, replay.client(), "queue")
+    return supply.QueuedSupply(plan, items_per_batch, ACTORS, replay.client(), "queue", **options)
 
 
 def queue():
@@ -111,6 +111,17 @@ def test_a_train_step_is_due_for_each_batch_that_has_arrived():
         fill(replay, "queue", 1)
         assert made.updates_due(0, 8) == 2
         assert made.updates_due(0, 10) == 0
+
+
+def test_items_that_were_dropped_make_no_train_step_due():
+    dropped = [3]  # By now; what was dropped before a learner counts is not missed.
+    with server.ReplayServer(queue()) as replay:
+        made = queued(replay, dropped=lambda: dropped[0])
+        assert made.updates_due(0, 0) == 0
+        fill(replay, "queue", 2 * 2 * ACTORS)
+        assert made.updates_due(0, 0) == 2 * ACTORS and made.steps_allowed(500, 0) == 500
+        dropped[0] += 4
+        assert made.updates_due(0, 0) == 2 * ACTORS - 2 and made.steps_allowed(500, 0) > 500
 
 
 def test_what_waits_in_the_queue_when_a_learner_begins_is_due():

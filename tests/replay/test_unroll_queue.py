@@ -14,7 +14,14 @@ from tf_agents.trajectories import trajectory as trajectory_lib
 from actor_learner import errors, experience
 from actor_learner.acting import actor
 from actor_learner.environments import gymnasium as gymnasium_environment
-from actor_learner.replay import sample_stream, server, unroll_layout, unroll_observer, unroll_queue
+from actor_learner.replay import (
+    sample_stream,
+    server,
+    unroll_layout,
+    unroll_observer,
+    unroll_queue,
+    version_limit,
+)
 from tests import counting_environment
 
 FIRST, MID, LAST = 0, 1, 2
@@ -84,8 +91,10 @@ class Stream:
         for _ in range(group_steps):
             self._actor.run()
 
-    def iterator(self, timeout_seconds=10.0):
-        dataset = self.queue.dataset(self.experience, self.server.address, 64, timeout_seconds)
+    def iterator(self, timeout_seconds=10.0, **options):
+        dataset = self.queue.dataset(
+            self.experience, self.server.address, 64, timeout_seconds, **options
+        )
         return dataset.as_numpy_iterator()
 
     def steps(self):
@@ -328,6 +337,28 @@ def test_unrolls_taken_out_in_advance_survive_the_time_that_nobody_asks(make_str
     time.sleep(0.4)  # As above.
     counts += [next(iterator)[0].trajectory.observation[0, 0, 1] for _ in range(5)]
     assert counts == [0, 1, 2, 3, 4, 5]
+
+
+def test_unrolls_of_too_old_a_policy_are_dropped_when_their_turn_comes(make_stream):
+    queue = unroll_queue.UnrollQueue(1, max_queued_batches=20)
+    stream = make_stream(queue, 2, episode_lengths=(100,))
+    train_step = tf.Variable(5, dtype=tf.int64)
+    limit = version_limit.VersionLimit(train_step, max_lag=2)
+    for stream.version in (2, 3, 4, 5, 6, 3, 7):
+        stream.collect(1)
+    stream.observer.flush()
+    iterator = stream.iterator(limit=limit)
+
+    def next_version():
+        unroll, info = next(iterator)
+        assert info.version.tolist() == [info.version[0]] * 2
+        return info.version[0]
+
+    assert next_version() == 3 and limit.dropped == 1
+    assert next_version() == 4
+    train_step.assign(8)  # What lies ready by now is judged by this step.
+    assert next_version() == 6 and limit.dropped == 2
+    assert next_version() == 7 and limit.dropped == 3
 
 
 def image_spec():
