@@ -429,7 +429,11 @@ class Learner(tf.Module):
     # AutoGraph must not go into an agent: it is slow there, and agents do not need it.
     @tf.autograph.experimental.do_not_convert
     def _agent_train(self, *args: Any, **kwargs: Any) -> tf_agent.LossInfo:
-        return self._agent.train(*args, **kwargs)
+        # Nothing of a train step before its batch is there: agents raise the train step without
+        # looking at the batch, and a dataset, or a checkpoint, would meet the next one's number.
+        batch = tf.nest.flatten((args, kwargs), expand_composites=True)
+        with tf.control_dependencies([leaf for leaf in batch if tf.is_tensor(leaf)][:1]):
+            return self._agent.train(*args, **kwargs)
 
     @tf.autograph.experimental.do_not_convert
     def _agent_loss(self, *args: Any, **kwargs: Any) -> tf_agent.LossInfo:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import time
 
 import gin
 import pytest
@@ -44,6 +45,28 @@ def test_run_trains_the_agent_and_returns_losses_summed_over_their_dimensions(tm
         # The loss of the last iteration, which is nearly fitted, and the sum of a batch of ones.
         assert 0 <= loss.loss.numpy() < 0.1
         assert loss.extra["batch"].numpy() == tiny_agent.BATCH
+
+
+def test_the_train_step_rises_only_when_its_batch_is_there(tmp_path):
+    step = tiny_agent.train_step()
+    met = []
+
+    def look(_):
+        time.sleep(0.02)  # A batch that is long in coming: nothing else would show the difference.
+        met.append(step.numpy())
+        return 0
+
+    @tf.autograph.experimental.do_not_convert
+    def batch(number):
+        waited = tf.numpy_function(look, [number], tf.int64)
+        with tf.control_dependencies([waited]):
+            return tf.nest.map_structure(tf.identity, (tiny_agent.experience(), ()))
+
+    dataset = tf.data.Dataset.range(100).map(batch)
+    with make(tmp_path, step=step, dataset_fn=lambda: dataset) as trained:
+        trained.run(iterations=3)
+        trained.run(iterations=2)
+    assert met[:5] == [0, 1, 2, 3, 4]
 
 
 def test_training_equals_the_same_steps_of_the_agent_alone(tmp_path):
