@@ -29,6 +29,14 @@ class ReplayTimeoutError(ReplayError, TimeoutError):
     """A wait on the replay server ran past its deadline; the message says who waits for whom."""
 
 
+class OtherRunError(ReplayError):
+    """The replay server belongs to another run; nothing may be written to it or read from it."""
+
+
+class ReplayMovedError(ReplayError):
+    """The replay server of the run was started again elsewhere; so must be whoever used it."""
+
+
 class CheckpointError(ActorLearnerError):
     """Checkpoint files exist but none of them can be read, so training must not start afresh."""
 

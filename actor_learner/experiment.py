@@ -37,6 +37,8 @@ STREAMS: dict[str, Callable[[], sample_stream.SampleStream]] = {
 
 WAIT, DROP = "wait", "drop"
 
+PUBLISH_SECONDS, PUBLISH_SECONDS_QUEUED = 0.5, 0.05
+
 RANDOM_STEPS = 1_000
 """Random steps before an agent that learns from transitions begins, unless configured."""
 
@@ -56,7 +58,8 @@ class Experiment:
       environment_steps: Environment steps to train for, over all lanes.
       train_steps: Train steps to train for, where all experience is recorded (`@RecordedReplay()`)
         and no environment steps are taken; `evaluation_interval` then counts train steps too.
-      record: Record all collected experience in the run's `experience/`, to train on later.
+      record: Record all collected experience in the run's `experience/`, to train on later. As
+        separate jobs, every actor must have the run directory.
       initial_random_steps: Environment steps taken at random before learning begins. None: 1,000
         for agents that learn from transitions, none for the others, which need to know how their
         policy acted.
@@ -86,7 +89,11 @@ class Experiment:
       replay_checkpoint_seconds: Separate jobs only: seconds between two savings of the replay's
         contents, which survive the death of its server; 0 saves at the end only. Reading and
         writing wait meanwhile.
+      checkpoint_seconds: Seconds between two checkpoints at most, whatever their interval in train
+        steps (`Learner.checkpoint_interval`); 0 leaves it at that. Looked at between train calls.
       publish_seconds: Separate jobs only: least seconds between two publications of the policy.
+        None: 0.5 for replay; 0.05 for algorithms that use every step once, whose actors should be
+        as little behind as they can.
       max_version_lag: Separate jobs only: how many train steps the learner may be ahead of the
         policy that acts; None for no limit.
       when_lagging: What happens beyond `max_version_lag`. `wait`: actors wait for a newer policy,
@@ -120,7 +127,8 @@ class Experiment:
         sample_timeout_seconds: float = 60.0,
         save_replay: bool = False,
         replay_checkpoint_seconds: float = 300.0,
-        publish_seconds: float = 0.5,
+        checkpoint_seconds: float = 60.0,
+        publish_seconds: float | None = None,
         max_version_lag: int | None = None,
         when_lagging: str = WAIT,
     ) -> None:
@@ -136,6 +144,7 @@ class Experiment:
             "evaluation_lanes": (evaluation_lanes, 1),
             "metrics_window": (metrics_window, 1),
             "replay_checkpoint_seconds": (replay_checkpoint_seconds, 0),
+            "checkpoint_seconds": (checkpoint_seconds, 0),
             "publish_seconds": (publish_seconds, 0),
             "max_version_lag": (max_version_lag, 0),
         }
@@ -164,8 +173,8 @@ class Experiment:
             )
         if when_lagging == DROP and max_version_lag is None:
             raise errors.ConfigError(
-                f"Experiment.when_lagging is '{DROP}', but Experiment.max_version_lag, beyond which "
-                "to drop, is not set"
+                f"Experiment.when_lagging is '{DROP}', but Experiment.max_version_lag, beyond "
+                "which to drop, is not set"
             )
         if overlap and deterministic:
             raise errors.ConfigError(
@@ -218,7 +227,8 @@ class Experiment:
         self.sample_timeout_seconds = sample_timeout_seconds
         self.save_replay = save_replay
         self.replay_checkpoint_seconds = replay_checkpoint_seconds
-        self.publish_seconds = publish_seconds
+        self.checkpoint_seconds = checkpoint_seconds
+        self._publish_seconds = publish_seconds
         self.max_version_lag = max_version_lag
         self.when_lagging = when_lagging
 
@@ -327,7 +337,13 @@ class Experiment:
             updates_per_step=updates_per_step,
             group_steps=group_steps,
             collect_steps=self._collect_steps or max(64, num_lanes),
+            publish_seconds=self._publish_seconds_for(group_steps),
         )
+
+    def _publish_seconds_for(self, group_steps: int | None) -> float:
+        if self._publish_seconds is not None:
+            return self._publish_seconds
+        return PUBLISH_SECONDS if group_steps is None else PUBLISH_SECONDS_QUEUED
 
     def _stream(self, algorithm: algorithm_lib.Algorithm) -> sample_stream.SampleStream:
         stream = self._replay

@@ -21,6 +21,7 @@ class Plan:
       group_steps: Batched steps of one turn of the actor, which make exactly one train step: for
         streams that use every step once. None for replay.
       collect_steps: Environment steps of one turn of the actor, for replay.
+      publish_seconds: Least seconds between two publications of the policy to other jobs.
     """
 
     stream: sample_stream.SampleStream
@@ -31,6 +32,7 @@ class Plan:
     updates_per_step: float
     group_steps: int | None
     collect_steps: int
+    publish_seconds: float = 0.5
 
     @property
     def num_lanes(self) -> int:

@@ -5,9 +5,12 @@ Most calls of `reverb.Client` wait for ever when the server is gone, and take no
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import math
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any, Callable, TypeVar
 
 import reverb
@@ -18,6 +21,11 @@ from actor_learner import errors
 T = TypeVar("T")
 
 _RETRY_SECONDS = 0.1
+_SLICE_SECONDS = 0.5
+
+_give_up: contextvars.ContextVar[Callable[[], bool]] = contextvars.ContextVar(
+    "give_up", default=lambda: False
+)
 
 
 class UnknownTableError(errors.ReplayError, KeyError):
@@ -50,6 +58,36 @@ def call_with_deadline(
     if "error" in outcome:
         raise outcome["error"]
     return outcome["result"]
+
+
+@contextlib.contextmanager
+def giving_up_when(condition: Callable[[], bool]) -> Iterator[None]:
+    """Cuts the waits of `wait_in_slices` in this thread short once the condition holds.
+
+    For processes that are asked to end while an observer waits, deep inside, for its server.
+    """
+    token = _give_up.set(condition)
+    try:
+        yield
+    finally:
+        _give_up.reset(token)
+
+
+def wait_in_slices(call: Callable[[int], None], timeout_seconds: float) -> None:
+    """Runs `call(timeout_ms)` again and again until it succeeds or the time is up.
+
+    Raises:
+      reverb.errors.DeadlineExceededError: If the time is up, or `giving_up_when` says so.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            call(max(1, int(1000 * min(left, _SLICE_SECONDS))))
+            return
+        except reverb_errors.DeadlineExceededError:
+            if left <= _SLICE_SECONDS or _give_up.get()():
+                raise
 
 
 def no_answer(address: str, timeout_seconds: float) -> errors.ReplayTimeoutError:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import sys
 import time
 from typing import Any
+
+from absl import logging
 
 from actor_learner import errors
 from actor_learner.jobs import main, worker
@@ -15,6 +18,8 @@ KIND = "actor"
 _WAIT_SECONDS = 0.2
 _REPEAT_SECONDS = 1.0
 _LAST_REPORTS_SECONDS = 10.0
+_LAST_ITEMS_SECONDS = 5.0
+_SILENT_SECONDS = 5.0
 _FIRST_POLICY_SECONDS = 600.0
 
 
@@ -31,6 +36,7 @@ class ActorJob(worker.Worker):
         self._replay_address = replay_address
         self._closing = contextlib.ExitStack()
         self._steps = 0
+        self._stopping_since: float | None = None
 
     def configure(self) -> None:
         from actor_learner import experiment as experiment_lib
@@ -68,17 +74,21 @@ class ActorJob(worker.Worker):
             environment_step=self._model.environment_step,
             metrics_window=self._experiment.metrics_window,
             seed=seed,
+            observers=self._recorders(),
         )
         self._closing.callback(self._collector.close)
         self._reports = mailbox.Sender(self._partner.client, mailbox.REPORTS)
         self._closing.callback(lambda: self._reports.flush(_LAST_REPORTS_SECONDS))
         self._reported_at = 0.0
         self._is_counted = job.index < publication.MOST_ACTORS
-        self._heard = self._follower.announcement
-        self._budget = self._heard.steps_allowed - self._heard.environment_step
+        self._heard: publication.Announcement | None = None
+        self._budget = 0
+        self._hear()
 
     def poll(self) -> worker.PollResult | bool:
         self._follower.raise_if_failed()
+        if self._follower.silent_seconds > _SILENT_SECONDS:
+            self._partner.require_same_address()
         self._hear()
         if self._heard.done:
             return True
@@ -92,13 +102,12 @@ class ActorJob(worker.Worker):
                 # A learner that took the last report with it when it died waits for this one.
                 self._report()
             return False
-        if self._budget <= self._model.plan.steps_per_turn:
-            self._follower.look()  # So that there need be no wait after this turn.
-        before = int(self._model.environment_step.numpy())
-        self._collector.run()
-        steps = int(self._model.environment_step.numpy()) - before
-        self._steps += steps
-        self._budget -= steps
+        queued = self._model.plan.group_steps is not None
+        if queued or self._budget <= self._model.plan.steps_per_turn:
+            # So that there need be no wait after this turn, and queues get no older policy than
+            # they must.
+            self._follower.look()
+        self._take_turn()
         self._report()
         return False
 
@@ -113,7 +122,41 @@ class ActorJob(worker.Worker):
         return status
 
     def close(self) -> None:
-        self._closing.close()
+        from actor_learner import reverb_calls
+
+        try:
+            with reverb_calls.giving_up_when(self._has_no_time):
+                self._closing.close()
+        except errors.ReplayTimeoutError as error:
+            if not self.job.stopping.is_set():
+                raise
+            logging.warning(
+                "%s ends; what the server has not taken by now is lost: %s", self.job, error
+            )
+
+    def _take_turn(self) -> None:
+        from actor_learner import reverb_calls
+
+        before = int(self._model.environment_step.numpy())
+        try:
+            with reverb_calls.giving_up_when(self._has_no_time):
+                self._collector.run()
+        except errors.ReplayTimeoutError as error:
+            # The learner, or the server, is away: what was written is still on its way. How long
+            # to wait for them is for the follower to say.
+            logging.warning("%s waits: %s", self.job, error)
+            self._partner.require_same_address()
+        steps = int(self._model.environment_step.numpy()) - before
+        self._steps += steps
+        self._budget -= steps
+
+    def _has_no_time(self) -> bool:
+        """Whether this job was asked to end, and has tried to get rid of its items since then."""
+        if not self.job.stopping.is_set():
+            return False
+        now = time.monotonic()
+        self._stopping_since = self._stopping_since or now
+        return now - self._stopping_since > _LAST_ITEMS_SECONDS
 
     def _wait_for_first_policy(self) -> None:
         follower = self._follower
@@ -131,6 +174,27 @@ class ActorJob(worker.Worker):
             f"policy at {self._partner.address}: is the learner running?"
         )
 
+    def _recorders(self) -> tuple[Any, ...]:
+        """Observers that record the experience, if it is to be; each actor writes its own files."""
+        from actor_learner.replay import recording
+
+        job = self.job
+        if not self._experiment.record:
+            return ()
+        if job.run_dir is None:
+            raise errors.ConfigError(
+                f"Experiment.record is set, but {job} has no run directory to record to: pass "
+                f"--run=some/place/{job.run}"
+            )
+        recorder = recording.ExperienceRecorder(
+            job.run_dir.experience,
+            self._model.agent.collect_data_spec,
+            self._model.plan.num_lanes,
+            version=lambda: self._collector.actor.policy_version,
+        )
+        self._closing.callback(recorder.close)
+        return (recorder,)
+
     def _apply(self) -> None:
         if self._follower.apply():
             self._model.train_step.assign(self._follower.version)
@@ -143,7 +207,9 @@ class ActorJob(worker.Worker):
             counted = heard.counted.get(self.job.index, 0)
             # What a process before this one has reported does not count for this one.
             uncounted = self._steps - (counted if counted <= self._steps else 0)
-            self._budget = heard.steps_allowed - heard.environment_step
+            # Every actor hears the same: each takes its part of what is left.
+            left = heard.steps_allowed - heard.environment_step
+            self._budget = math.ceil(left / self.job.num_actors)
             if self._is_counted:
                 self._budget -= uncounted
             # The learner counts the steps of all actors, but hears of the latest a little later.

@@ -139,9 +139,7 @@ def require_same(ours: Contract, theirs: Contract, who: str, address: str) -> No
 
 def _columns(signature: Any) -> dict[str, str]:
     """A table's columns by their paths: a signature comes back from Reverb in any order."""
-    return {
-        "/".join(map(str, path)): str(spec) for path, spec in tree.flatten_with_path(signature)
-    }
+    return {"/".join(map(str, path)): str(spec) for path, spec in tree.flatten_with_path(signature)}
 
 
 def _differences(path: str, ours: Any, theirs: Any) -> Any:

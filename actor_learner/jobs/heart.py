@@ -7,6 +7,7 @@ slow, or gone for a while, holds up no work.
 from __future__ import annotations
 
 import collections
+import contextlib
 import threading
 import time
 from typing import Callable
@@ -84,6 +85,18 @@ class Heart:
         """Raises what has gone wrong in the thread, if anything has."""
         if self._failure is not None:
             raise self._failure
+
+    def require_place(self) -> None:
+        """Looks, from the calling thread, whether the place is still this process's.
+
+        A registry that does not answer is taken for a yes.
+
+        Raises:
+          place.PlaceLostError: If another process has it.
+        """
+        self.check()
+        with contextlib.suppress(name_errors.RegistryUnavailableError):
+            self._place.beat()
 
     def stop(self) -> None:
         """Has the last status written and the place given up; waits some seconds for that."""

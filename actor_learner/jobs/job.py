@@ -44,6 +44,7 @@ class Job:
       incarnation: Differs from that of the process that had this place before.
       restarts: How often the launcher has restarted this job.
       stopping: Set when the job is asked to end; a long poll may look at it.
+      displaced: Another process has this job's place by now, and its files: `close` must not save.
     """
 
     kind: str
@@ -64,6 +65,7 @@ class Job:
         default_factory=lambda: int(os.environ.get(RESTARTS_VARIABLE) or 0)
     )
     stopping: threading.Event = dataclasses.field(default_factory=threading.Event)
+    displaced: bool = False
 
     def __post_init__(self) -> None:
         names.check_kind(self.kind)

@@ -20,6 +20,7 @@ _IDLE_SECONDS = 0.01
 _UNREACHABLE_SECONDS = 1.0
 _REPUBLISH_SECONDS = 5.0
 _REST_SECONDS = 0.2
+_LONG_TRAINING_SECONDS = 0.1
 _STORE_SECONDS = 60.0
 _STORED_VERSIONS = 5
 
@@ -45,7 +46,7 @@ class LearnerJob(worker.Worker):
     def configure(self) -> None:
         from actor_learner import experiment as experiment_lib
         from actor_learner import parts
-        from actor_learner.jobs import contract, model, own_files, partner
+        from actor_learner.jobs import completion, contract, model, own_files, partner
 
         job = self.job
         if job.index != 0:
@@ -78,25 +79,32 @@ class LearnerJob(worker.Worker):
         self._build_supply()
         self._build_metrics()
         own_files.describe_run(job)
+        self._completion = completion.Completion(job.run_dir.path, self._experiment)
+        reason = self._completion.of(self.train_step)
+        if reason is not None:
+            # A predecessor died after its last train step: the others still have to hear of it.
+            self._finish(reason)
 
     def poll(self) -> worker.PollResult | bool:
         self._take_messages()
         if self._complete:
             return self._rest()
-        if self._ended():
-            self._finish()
+        ended = self._evaluations.target_reached or self._trainer.learner.stop_reason
+        if ended is not None:
+            self._finish(ended)
             return False
         try:
             due = self._supply.updates_due(self.environment_step, self.train_step)
         except errors.ReplayTimeoutError as error:
             logging.warning("The learner waits for the replay server: %s", error)
+            self._partner.require_same_address()
             return worker.PollResult(idle_seconds=_UNREACHABLE_SECONDS)
         if due <= 0:
             self._publish()
             self._announce()
             self._write_row()
             if self.environment_step >= self._experiment.environment_steps:
-                self._finish()
+                self._finish("all steps are taken")
                 return False
             return worker.PollResult(idle_seconds=_IDLE_SECONDS)
         due = min(due, self._fresh_updates())
@@ -122,7 +130,7 @@ class LearnerJob(worker.Worker):
         return status
 
     def close(self) -> None:
-        if self._trainer is not None and not self._complete:
+        if self._trainer is not None and not self._complete and not self.job.displaced:
             self._trainer.learner.save_checkpoint()
         self._closing.close()
 
@@ -173,7 +181,9 @@ class LearnerJob(worker.Worker):
         from actor_learner.parameters import publication, store
 
         self._publisher = publication.Publisher(
-            self._partner.address, self._model.published_variables()
+            self._partner.address,
+            self._model.published_variables(),
+            after_outage=self._partner.require_same_run,
         )
         self._closing.callback(self._publisher.close)
         self._publisher.publish(self.train_step)
@@ -240,18 +250,18 @@ class LearnerJob(worker.Worker):
 
     def _take_messages(self) -> None:
         self._publisher.raise_if_failed()
+        if self._publisher.is_failing:
+            self._partner.require_same_address()
         steps = sum(self._statistics.take(report) for report in self._reports.receive())
         if steps:
             self._model.environment_step.assign_add(steps)
         self._evaluations.take()
 
-    def _ended(self) -> bool:
-        reached = self._evaluations.target_reached
-        return reached is not None or self._trainer.learner.stop_reason is not None
-
     def _train(self, due: int) -> None:
         """Trains for about a slice; one train step may take from microseconds to seconds."""
-        iterations = min(due, self._iterations)
+        # Not past the next checkpoint: a killed learner loses no more than its interval.
+        until_checkpoint = self._trainer.learner.steps_until_checkpoint or due
+        iterations = min(due, self._iterations, until_checkpoint)
         began = time.monotonic()
         self._train_thread.run(iterations, self._while_training)
         spent = max(1e-4, time.monotonic() - began)
@@ -271,8 +281,9 @@ class LearnerJob(worker.Worker):
 
     def _while_training(self, seconds: float) -> None:
         """Keeps actors going, and gives up on train steps that wait for a server which is gone."""
-        if self._limit is not None:
-            # The train steps may wait for experience in the place of what was dropped.
+        if seconds >= _LONG_TRAINING_SECONDS:
+            # They may wait for experience in the place of what was dropped, or of what a server
+            # that died took with it.
             self._take_messages()
             with contextlib.suppress(errors.ReplayTimeoutError):
                 self._supply.updates_due(self.environment_step, self.train_step)
@@ -290,7 +301,7 @@ class LearnerJob(worker.Worker):
     def _publish(self) -> None:
         now = time.monotonic()
         # A server that was restarted has forgotten what it had.
-        interval = self._experiment.publish_seconds
+        interval = self._model.plan.publish_seconds
         if self.train_step == self._published:
             interval = max(interval, _REPUBLISH_SECONDS)
         elif self._fresh_updates() <= 0:
@@ -336,13 +347,14 @@ class LearnerJob(worker.Worker):
         except errors.ReplayTimeoutError as error:
             logging.warning("No line of metrics: %s", error)
 
-    def _finish(self) -> None:
+    def _finish(self, reason: str) -> None:
         """Saves and exports, then publishes the final version and says that it is the final one."""
         from actor_learner.jobs import last_evaluation
         from actor_learner.learning import policy_export
 
         run_dir = self.job.run_dir
         self._trainer.learner.save_checkpoint()
+        self._completion.note(self.train_step, reason)
         self._store_version()
         policy_export.export_policies(
             str(run_dir.policies), self._model.agent, self._model.train_step
@@ -353,11 +365,12 @@ class LearnerJob(worker.Worker):
         self._rows.write(self._trainer.loss)
         self._last_evaluation = last_evaluation.LastEvaluation(self.job)
         self._complete = True
-        reached = self._evaluations.target_reached
-        logging.info("Training is complete: %s.", reached or "all steps are taken")
+        logging.info("Training is complete: %s.", reason)
 
     def _rest(self) -> worker.PollResult:
         """Waits, training being complete, for the final version's evaluation to write it down."""
+        self._publish()
+        self._announce(done=True)  # Also to those that had died, or lost their server.
         rated = self._evaluations.has(self.train_step)
         done = rated or not self._last_evaluation.is_expected()
         return worker.PollResult(done=done, idle_seconds=_REST_SECONDS)

@@ -153,8 +153,10 @@ class LifeCycle:
             except job_lib.Stopping:
                 if not self._job.stopping.is_set():
                     raise
-            self._heart.check()
+            # Silent for a while, stopped by a debugger say, it may have a successor by now.
+            self._heart.require_place()
         except BaseException as error:
+            self._job.displaced = isinstance(error, place_lib.PlaceLostError)
             self._report(error)
             self._close_after_failure(worker)
             raise

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 from tf_agents.specs import tensor_spec
 
+from actor_learner import errors
 from actor_learner import experiment as experiment_lib
 from actor_learner.agents import algorithm as algorithm_lib
 from actor_learner.jobs import contract as contract_lib
@@ -37,6 +38,11 @@ class Model:
         actor_index: int = 0,
         num_actors: int = 1,
     ) -> None:
+        if experiment.deterministic:
+            raise errors.ConfigError(
+                "Experiment.deterministic is for one process: what separate jobs do at the same "
+                "time is never twice the same. Use `actor-learner train`"
+            )
         tf.keras.utils.set_random_seed(seed)
         self.time_step_spec = tensor_spec.from_spec(time_step_spec)
         self.action_spec = tensor_spec.from_spec(action_spec)

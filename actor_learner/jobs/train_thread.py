@@ -10,7 +10,7 @@ import queue
 import threading
 from typing import Callable
 
-_GLANCE_SECONDS = 0.5
+_GLANCE_SECONDS = 0.1
 
 
 class TrainThread:
@@ -33,7 +33,7 @@ class TrainThread:
 
         Args:
           iterations: Train steps to take.
-          while_waiting: Called about twice per second with the seconds waited so far. What it
+          while_waiting: Called about ten times per second with the seconds waited so far. What it
             raises is raised here; the train steps then stay where they are, and this object is of
             no use any more.
         """

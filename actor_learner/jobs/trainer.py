@@ -11,7 +11,7 @@ import tensorflow as tf
 from actor_learner import experiment as experiment_lib
 from actor_learner import plan as plan_lib
 from actor_learner.agents import algorithm as algorithm_lib
-from actor_learner.learning import learner, priority_updater
+from actor_learner.learning import interval_trigger, learner, priority_updater
 from actor_learner.replay import version_limit
 
 MOST_ITERATIONS = 1_000
@@ -76,6 +76,12 @@ class Trainer:
             sample_timeout_message=why_no_sample,
         )
         self._closing.callback(self.learner.close)
+        if experiment.checkpoint_seconds:
+            self.learner.add_trigger(
+                interval_trigger.IntervalTrigger(
+                    None, self.learner.save_checkpoint, seconds=experiment.checkpoint_seconds
+                )
+            )
 
     @property
     def version_lag(self) -> float | None:

@@ -85,7 +85,8 @@ class Worker(abc.ABC):
 
     def close(self) -> None:  # noqa: B027 - nothing to do is fine.
         """Saves and frees what the worker holds. Called once, however it ends, even if `configure`
-        has failed half-way; not if the process is killed."""
+        has failed half-way; not if the process is killed. If `job.displaced`, a successor writes
+        the job's files already: then it must not save."""
 
     def run(self, job: job_lib.Job) -> str:
         """Lives as `job`, from configuring to the end; blocks.

@@ -80,6 +80,12 @@ class IntervalTrigger:
             self._count_from(value)
             self._fn()
 
+    def steps_left(self, value: int) -> int | None:
+        """Steps from `value` to the next firing by steps, 0 if it is due; None if that is off."""
+        if self._interval is None:
+            return None
+        return max(0, self._last_trigger_value + self._interval - value)
+
     def reset(self) -> None:
         """Counts again from the value given at construction, and from now."""
         self._count_from(self._original_start_value)

@@ -166,7 +166,7 @@ class Learner(tf.Module):
             self._checkpointer.initialize_or_restore()
 
         self._runner = trigger_runner.TriggerRunner((), self._save_after_failure)
-        self._checkpoint_trigger: Trigger | None = None
+        self._checkpoint_trigger: interval_trigger.IntervalTrigger | None = None
         for trigger in triggers or ():
             self.add_trigger(trigger)
         if checkpoint_interval > 0:
@@ -200,6 +200,12 @@ class Learner(tf.Module):
     def restored_from(self) -> str | None:
         """Path prefix of the checkpoint this learner continues from; None after a fresh start."""
         return self._checkpointer.restored_from
+
+    @property
+    def steps_until_checkpoint(self) -> int | None:
+        """Train steps until the next checkpoint is due; None if none is saved on the way."""
+        trigger = self._checkpoint_trigger
+        return None if trigger is None else trigger.steps_left(int(self.train_step.numpy()))
 
     def add_trigger(self, trigger: Trigger) -> None:
         """Adds a trigger behind the others, but before the learner's own checkpoint."""

@@ -76,6 +76,8 @@ class Publisher:
       variables: What followers need, in an order that they share.
       patience_seconds: How long sending may fail before `raise_if_failed` raises.
       timeout_seconds: The longest wait for an answer of the server.
+      after_outage: Called before anything is sent to a server that did not take the last; raises
+        if it must not be sent there, as to another run's server on the same port.
     """
 
     def __init__(
@@ -85,8 +87,10 @@ class Publisher:
         *,
         patience_seconds: float = 600.0,
         timeout_seconds: float = 30.0,
+        after_outage: Callable[[], None] = lambda: None,
     ) -> None:
         self._variables = tuple(variables)
+        self._after_outage = after_outage
         self._read = tf.function(lambda: [tf.identity(v) for v in self._variables], autograph=False)
         self._container = container_lib.ReverbVariableContainer(
             server_address, (VARIABLES_TABLE, ANNOUNCEMENTS_TABLE), timeout_seconds=timeout_seconds
@@ -138,6 +142,11 @@ class Publisher:
                 f"the learner has waited {timeout_seconds:g} s for the replay server to take its "
                 f"variables: {self._error}"
             )
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the server did not take what was sent last."""
+        return self._failing_since is not None
 
     def raise_if_failed(self) -> None:
         """Raises what went wrong, if sending has failed for longer than the patience.
@@ -198,12 +207,16 @@ class Publisher:
         self, values: tuple[list[tf.Tensor], int] | None, announcement: Announcement | None
     ) -> Exception | None:
         try:
+            if self._failing_since is not None:
+                self._after_outage()
             if values is not None:
                 self._container.push(_nest(*values), VARIABLES_TABLE)
                 self.version = values[1]
             if announcement is not None:
                 known = announcement._replace(version=self.version)
                 self._container.push(_encode(known), ANNOUNCEMENTS_TABLE)
+        except errors.OtherRunError:
+            raise
         except errors.ReplayError as error:
             return error
         return None
@@ -329,7 +342,7 @@ class Follower:
         """Raises if the server belongs to another run, or was silent for too long.
 
         Raises:
-          errors.ReplayError: If it is another run's.
+          errors.OtherRunError: If it is another run's.
           errors.ReplayTimeoutError: If it was silent.
         """
         if self._fatal:
@@ -366,7 +379,7 @@ class Follower:
     def _look(self) -> None:
         heard = _decode(self._container.pull(ANNOUNCEMENTS_TABLE))
         if heard.run_id != self._run_id:
-            raise errors.ReplayError(
+            raise errors.OtherRunError(
                 f"the server at {self._address} belongs to another run ({heard.run_id}, not "
                 f"{self._run_id}): it was started on a port that a server of this run had before"
             )

@@ -131,7 +131,10 @@ class LaneObserver:
         if self._writer is None:
             return
         try:
-            self._writer.flush(remaining, self._timeout_ms)
+            reverb_calls.wait_in_slices(
+                lambda timeout_ms: self._writer.flush(remaining, timeout_ms),
+                self._timeout_ms / 1000,
+            )
         except reverb.errors.ReverbError as error:
             table = state.table_state(self._client, self._table_name, timeout_seconds=5.0)
             raise errors.ReplayTimeoutError(

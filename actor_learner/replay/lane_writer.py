@@ -126,7 +126,7 @@ class LaneWriter:
 
     def _wait(self, call: Callable[[int], None]) -> None:
         try:
-            call(max(1, int(self._timeout_seconds * 1000)))
+            reverb_calls.wait_in_slices(call, self._timeout_seconds)
         except reverb_errors.DeadlineExceededError as error:
             raise errors.ReplayTimeoutError(
                 f"the Reverb server at {self._client.server_address} did not take the items "

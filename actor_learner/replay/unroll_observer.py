@@ -170,7 +170,9 @@ class UnrollObserver:
         if self._writer is None:
             return
         try:
-            self._writer.flush(remaining, int(self._timeout_seconds * 1000))
+            reverb_calls.wait_in_slices(
+                lambda timeout_ms: self._writer.flush(remaining, timeout_ms), self._timeout_seconds
+            )
         except reverb.errors.ReverbError as error:
             table = state.table_state(self._client, self._table_name, timeout_seconds=5.0)
             raise errors.ReplayTimeoutError(

@@ -197,9 +197,7 @@ def test_the_policy_draws_from_the_networks_distribution():
 
 def assert_close(found, expected):
     """Graphs and single operations may round differently, depending on the processor."""
-    tf.nest.map_structure(
-        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), found, expected
-    )
+    tf.nest.map_structure(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), found, expected)
 
 
 @pytest.mark.parametrize(
