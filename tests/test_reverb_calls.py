@@ -42,3 +42,39 @@ def test_an_unknown_table_is_a_key_error_that_lists_the_others():
     server.stop()
 
     assert str(caught.value).endswith("has no table 'absent'; it has 'queue'")
+
+
+def busy(times):
+    """A call that has no time for so many slices; notes how much it was given."""
+    given = []
+
+    def call(timeout_ms):
+        given.append(timeout_ms)
+        if len(given) <= times:
+            raise reverb.errors.DeadlineExceededError("not yet")
+
+    return call, given
+
+
+def test_a_wait_in_slices_goes_on_until_the_call_succeeds():
+    call, given = busy(3)
+    reverb_calls.wait_in_slices(call, 60.0)
+    assert given == [500] * 4
+
+
+def test_a_wait_in_slices_ends_with_its_time():
+    call, given = busy(10**9)
+    with pytest.raises(reverb.errors.DeadlineExceededError):
+        reverb_calls.wait_in_slices(call, 0.2)
+    assert len(given) == 1 and given[0] <= 200
+
+
+def test_a_wait_in_slices_is_cut_short_when_its_process_has_no_time():
+    call, given = busy(10**9)
+    with reverb_calls.giving_up_when(lambda: len(given) == 2):
+        with pytest.raises(reverb.errors.DeadlineExceededError):
+            reverb_calls.wait_in_slices(call, 60.0)
+    assert len(given) == 2
+    call, given = busy(2)
+    reverb_calls.wait_in_slices(call, 60.0)  # The condition counts no more.
+    assert len(given) == 3

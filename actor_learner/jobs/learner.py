@@ -21,6 +21,7 @@ _UNREACHABLE_SECONDS = 1.0
 _REPUBLISH_SECONDS = 5.0
 _REST_SECONDS = 0.2
 _LONG_TRAINING_SECONDS = 0.1
+_STUCK_SECONDS = 1.0
 _STORE_SECONDS = 60.0
 _STORED_VERSIONS = 5
 
@@ -41,6 +42,7 @@ class LearnerJob(worker.Worker):
         self._closing = contextlib.ExitStack()
         self._trainer = None
         self._limit = None
+        self._moved_to, self._moved_at = -1, 0.0
         self._complete = False
 
     def configure(self) -> None:
@@ -262,7 +264,7 @@ class LearnerJob(worker.Worker):
         # Not past the next checkpoint: a killed learner loses no more than its interval.
         until_checkpoint = self._trainer.learner.steps_until_checkpoint or due
         iterations = min(due, self._iterations, until_checkpoint)
-        began = time.monotonic()
+        began = self._moved_at = time.monotonic()
         self._train_thread.run(iterations, self._while_training)
         spent = max(1e-4, time.monotonic() - began)
         if iterations == self._iterations:
@@ -287,7 +289,7 @@ class LearnerJob(worker.Worker):
             self._take_messages()
             with contextlib.suppress(errors.ReplayTimeoutError):
                 self._supply.updates_due(self.environment_step, self.train_step)
-            self._announce(beyond=True)
+            self._announce(beyond=self._is_stuck())
         stopping = self.job.stopping.is_set()
         if not stopping and seconds < self._experiment.sample_timeout_seconds:
             return
@@ -297,6 +299,13 @@ class LearnerJob(worker.Worker):
             if stopping:
                 raise worker.Stopping(f"{self.job} ends without its server") from error
             raise
+
+    def _is_stuck(self) -> bool:
+        """Whether no train step was taken for a while, though some are under way."""
+        now = time.monotonic()
+        if self.train_step != self._moved_to:
+            self._moved_to, self._moved_at = self.train_step, now
+        return now - self._moved_at > _STUCK_SECONDS
 
     def _publish(self) -> None:
         now = time.monotonic()

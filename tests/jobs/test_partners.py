@@ -140,3 +140,32 @@ def test_an_address_may_come_from_the_environment(others_server, monkeypatch):
 def test_a_server_that_never_comes_is_not_waited_for_without_end():
     with pytest.raises(errors.JobTimeoutError, match="has waited .* for replay-0"):
         partner.Partner(a_job("nobody"), timeout_seconds=0.2)
+
+
+def ours_and_moved(monkeypatch):
+    monkeypatch.setattr(partner, "_ASK_SECONDS", 0.0)
+    return server.ReplayServer([contract.contract_table()])
+
+
+def test_a_server_that_is_elsewhere_by_now_is_told_from_one_that_is_only_silent(monkeypatch):
+    asking = a_job("moved")
+    with ours_and_moved(monkeypatch) as ours:
+        contract.write(ours.client(), {"run id": "ours", "lanes per actor": 5})
+        asking.names.add(names.address("mine", "replay", 0), ours.address)
+        found = partner.Partner(asking, timeout_seconds=30.0)
+        given = partner.Partner(asking, ours.address, timeout_seconds=30.0)
+    found.require_same_address()  # Nobody says that it is elsewhere.
+    asking.names.delete(names.address("mine", "replay", 0))
+    found.require_same_address()
+    asking.names.add(names.address("mine", "replay", 0), "10.0.0.7:8008")
+    with pytest.raises(errors.ReplayMovedError, match="it is at 10.0.0.7:8008 now: start this job"):
+        found.require_same_address()
+    given.require_same_address()  # Whoever gave the address knows best.
+
+
+def test_a_server_that_comes_back_as_another_runs_is_told_apart(others_server):
+    found = partner.Partner(a_job("whose"), others_server.address)
+    found.require_same_run()
+    contract.write(others_server.client(), {"run id": "somebody's", "lanes per actor": 3})
+    with pytest.raises(errors.OtherRunError, match=r"another run \(somebody's, not theirs\)"):
+        found.require_same_run()

@@ -268,8 +268,28 @@ def test_a_worker_whose_place_was_taken_ends_and_leaves_the_successor_alone(spac
     thief.add(names.heartbeat("run", "actor", 0), "{}", replace=True)
     with pytest.raises(errors.JobError, match="another process has taken its place"):
         running.join()
-    assert running.worker.calls[-1] == "close"
+    assert running.worker.calls[-1] == "close" and running.job.displaced
     assert commander.worker("actor").state == states.RUNNING  # Not overwritten by the loser.
+
+
+def test_a_worker_that_has_a_successor_by_the_time_it_is_told_to_end_knows_it(space, commander):
+    puppet = toy_workers.Puppet()
+    displaced = []
+    puppet.on_close = lambda: displaced.append(puppet.job.displaced)
+    # One heartbeat, and then none for longer than the test takes: as if it had been stopped.
+    running = toy_workers.Running(
+        puppet, space=space, heartbeat_seconds=10 * DEADLINE, lost_after_seconds=20 * DEADLINE
+    )
+    commander.wait_for(states.RUNNING, ["actor-0"], timeout=DEADLINE)
+
+    def succeed_and_end():
+        memory.MemoryRegistry(space).add(names.heartbeat("run", "actor", 0), "{}", replace=True)
+        return True
+
+    puppet.tasks.put(succeed_and_end)
+    with pytest.raises(errors.JobError, match="another process has taken its place"):
+        running.join()
+    assert displaced == [True]
 
 
 def test_a_worker_whose_place_was_taken_while_it_waited_does_not_complete(space, commander):

@@ -99,3 +99,11 @@ def test_set_start_restarts_the_seconds():
 def test_refuses_seconds_that_are_not_positive(seconds):
     with pytest.raises(ValueError, match="must be positive"):
         interval_trigger.IntervalTrigger(10, lambda: None, seconds=seconds)
+
+
+def test_steps_to_the_next_firing_are_known():
+    trigger = interval_trigger.IntervalTrigger(10, lambda: None, start=3)
+    assert [trigger.steps_left(value) for value in (3, 12, 13, 20)] == [10, 1, 0, 0]
+    trigger(15)
+    assert trigger.steps_left(16) == 9
+    assert interval_trigger.IntervalTrigger(None, lambda: None, seconds=1.0).steps_left(5) is None

@@ -102,6 +102,29 @@ def test_a_follower_finds_a_server_that_was_restarted_empty(replay, publisher):
         publisher.close()
 
 
+def test_nothing_is_sent_to_a_server_of_another_run_that_took_the_port(replay):
+    looked = []
+
+    def whose():
+        looked.append(True)
+        raise errors.OtherRunError("it belongs to another run")
+
+    publisher = publication.Publisher(
+        replay.address, variables(7), timeout_seconds=1.0, after_outage=whose
+    )
+    publisher.publish(1)
+    publisher.flush(30)
+    assert not looked and not publisher.is_failing
+    replay.stop()
+    publisher.publish(2)
+    with pytest.raises(errors.OtherRunError):
+        publisher.flush(60)
+    assert len(looked) == 1 and publisher.is_failing
+    with pytest.raises(errors.OtherRunError):
+        publisher.raise_if_failed()
+    publisher.close()
+
+
 def test_what_trying_again_cannot_cure_reaches_the_learner_at_once(replay, publisher):
     publisher._variables = variables(7)[:1]  # Others than the server was made for.
     publisher.publish(1)
