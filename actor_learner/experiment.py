@@ -164,8 +164,8 @@ class Experiment:
             )
         if when_lagging == DROP and max_version_lag is None:
             raise errors.ConfigError(
-                f"Experiment.when_lagging is '{DROP}', but Experiment.max_version_lag, beyond which "
-                "to drop, is not set"
+                f"Experiment.when_lagging is '{DROP}', but Experiment.max_version_lag, beyond "
+                "which to drop, is not set"
             )
         if overlap and deterministic:
             raise errors.ConfigError(

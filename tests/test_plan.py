@@ -1,4 +1,4 @@
-"""The ratio of train steps to environment steps, and how far either side may go without the other."""
+"""The ratio of train steps to environment steps, and how far actors may go without the learner."""
 
 import itertools
 
