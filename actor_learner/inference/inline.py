@@ -14,10 +14,11 @@ from actor_learner.inference import protocol
 class InlineInference:
     """Runs a TF policy for a fixed number of lanes as one concrete function.
 
-    The graph is traced on construction, and never again. Inputs that the policy never reads (usually reward
-    and discount) are not converted on each step: a constant made once stands in for them.
-    Variables the policy reads, exploration schedules included, take effect without retracing. Noise
-    that a policy draws once per call is the same in all lanes: TF-Agents' `OUNoisePolicy` does that.
+    The graph is traced on construction, and never again. Inputs that the policy never reads
+    (usually reward and discount) are not converted on each step: a constant made once stands in for
+    them. Variables the policy reads, exploration schedules included, take effect without retracing.
+    Noise that a policy draws once per call, as TF-Agents' `OUNoisePolicy` does, is the same in all
+    lanes.
 
     Not thread-safe: one actor, one stream.
     """
