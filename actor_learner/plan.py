@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from actor_learner.replay import sample_stream
+
+TURNS_AHEAD = 2
+"""Turns that each actor may be ahead of the learner."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,10 +44,24 @@ class Plan:
 
     @property
     def steps_per_turn(self) -> int:
-        """Environment steps of one turn of the actor, boundary steps included."""
+        """Environment steps of one turn of the actor, boundary steps included.
+
+        All lanes step together, so that a turn is a whole number of steps of every lane.
+        """
         if self.group_steps is not None:
             return self.group_steps * self.num_lanes
-        return self.collect_steps
+        return math.ceil(self.collect_steps / self.num_lanes) * self.num_lanes
+
+    def steps_ahead(self, num_actors: int = 1) -> int:
+        """Environment steps that actors may be ahead of the learner, over all of them, for replay.
+
+        That is `TURNS_AHEAD` turns of each; but where train steps are so rare that none need fall
+        due within these, as far as the next one and a turn of each. Actors that stopped earlier
+        would wait for the learner, and the learner for them.
+        """
+        turns = self.steps_per_turn * num_actors
+        until_next_update = math.ceil(1.0 / self.updates_per_step) + 1  # 1: steps are rounded.
+        return max(TURNS_AHEAD * turns, until_next_update + turns)
 
     def pace(self, environment_step: int, train_step: int, replay_is_empty: bool) -> Pace:
         """How updates follow environment steps from these counters on.

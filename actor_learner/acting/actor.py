@@ -171,32 +171,38 @@ class Actor:
         return self._policy_version
 
     def run(self) -> None:
-        """Runs until the steps, episodes or group steps of one run are done."""
+        """Runs until the steps, episodes or group steps of one run are done.
+
+        What an observer raises ends the run. The step it was called with has been taken, and
+        counts; the next run goes on after it, and the observers behind that one never see it.
+        """
         self._policy_version = int(self._train_step.numpy())
         num_steps = 0
         num_episodes = 0
         num_group_steps = 0
         stream = self._choose_stream()
-        time_step = self._time_step
-        while (
-            num_steps < self._max_steps
-            and num_episodes < self._max_episodes
-            and num_group_steps < self._max_group_steps
-        ):
-            response = stream.act(time_step)
-            next_time_step = self._lanes.step(response.action)
-            self._observe(time_step, response, next_time_step)
-            boundaries = int(np.count_nonzero(time_step.step_type == LAST))
-            num_steps += self._lanes.num_lanes - boundaries
-            num_group_steps += 1
-            if self._end_episode_on_boundary:
-                num_episodes += boundaries
-            else:
-                num_episodes += int(np.count_nonzero(next_time_step.step_type == LAST))
-            time_step = next_time_step
-            self._time_step = time_step
-        if self._environment_step is not None:
-            self._environment_step.assign_add(num_steps)
+        try:
+            while (
+                num_steps < self._max_steps
+                and num_episodes < self._max_episodes
+                and num_group_steps < self._max_group_steps
+            ):
+                time_step = self._time_step
+                response = stream.act(time_step)
+                next_time_step = self._lanes.step(response.action)
+                # Before anybody may raise: the environment has gone on, and cannot go back.
+                self._time_step = next_time_step
+                boundaries = int(np.count_nonzero(time_step.step_type == LAST))
+                num_steps += self._lanes.num_lanes - boundaries
+                num_group_steps += 1
+                if self._end_episode_on_boundary:
+                    num_episodes += boundaries
+                else:
+                    num_episodes += int(np.count_nonzero(next_time_step.step_type == LAST))
+                self._observe(time_step, response, next_time_step)
+        finally:
+            if self._environment_step is not None:
+                self._environment_step.assign_add(num_steps)
         if (
             self._write_summaries
             and self._summary_interval > 0

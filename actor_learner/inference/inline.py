@@ -14,9 +14,11 @@ from actor_learner.inference import protocol
 class InlineInference:
     """Runs a TF policy for a fixed number of lanes as one concrete function.
 
-    The graph is traced once, on construction. Inputs that the policy never reads (usually reward
-    and discount) are not converted on each step: a constant made once stands in for them.
-    Variables the policy reads, exploration schedules included, take effect without retracing.
+    The graph is traced on construction, and never again. Inputs that the policy never reads
+    (usually reward and discount) are not converted on each step: a constant made once stands in for
+    them. Variables the policy reads, exploration schedules included, take effect without retracing.
+    Noise that a policy draws once per call, as TF-Agents' `OUNoisePolicy` does, is the same in all
+    lanes.
 
     Not thread-safe: one actor, one stream.
     """
@@ -52,7 +54,10 @@ class InlineInference:
 
     @property
     def trace_count(self) -> int:
-        """How often the policy was traced; stays 1 for the life of the stream."""
+        """How often the policy was traced; `act` never adds to it.
+
+        Once, or twice if tracing it first made variables, as TF-Agents' `OUNoisePolicy` does.
+        """
         return self._trace_count
 
     def reset(self) -> None:

@@ -49,7 +49,7 @@ class Collector:
             plan.experience, client, version=lambda: self.actor.policy_version
         )
         self._closing.callback(self.writer.close)
-        self._more = observers
+        self._turns = 0
         self.metrics = actor.collect_metrics(metrics_window)
         self.statistics = self.metrics[0].statistics
         transitions = getattr(self.writer, "observes_transitions", False)
@@ -73,10 +73,16 @@ class Collector:
             raise
         self._closing.callback(self.actor.close)
 
+    @property
+    def turns(self) -> int:
+        """Turns that are complete, with all they wrote confirmed by the server."""
+        return self._turns
+
     def run(self) -> None:
         """Takes one turn; returns when the server has confirmed all that was written."""
         self.actor.run()
         self.writer.flush()
+        self._turns += 1
 
     def close(self) -> None:
         """Confirms what was written and ends the actor; safe to call twice."""

@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import threading
 from typing import Any, Callable
 
 import numpy as np
-import reverb
 import tensorflow as tf
 from absl import logging
 
 from actor_learner import errors, parts, run_directory
 from actor_learner import experiment as experiment_lib
-from actor_learner import plan as plan_lib
 from actor_learner.acting import metrics
 from actor_learner.environments import lanes as lanes_lib
 from actor_learner.jobs import (
     collector,
     overlap,
+    overlapped_run,
+    own_supply,
     progress_rows,
     progress_state,
     rating,
+    step_watch,
     trainer,
+    unfit_tables,
 )
 from actor_learner.learning import evaluation, policy_export, triggers
 from actor_learner.replay import offline, recording, server
 
 COMPLETED, TARGET_REACHED = "completed", "target reached"
 STOPPED, INTERRUPTED = "stopped", "interrupted"
-
-TURNS_AHEAD = 2
-"""Turns that an overlapping collector may be ahead of the learner."""
 
 Row = progress_rows.Row
 
@@ -154,6 +152,7 @@ class OneProcess:
                 self._run_overlapped()
             else:
                 self._run_by_turns()
+            self._require_training()
         except errors.TriggerError:
             raise  # The learner has saved already.
         except BaseException:
@@ -193,23 +192,18 @@ class OneProcess:
         self._build_server()
         if experiment.is_offline:
             self._statistics = metrics.EpisodeStatistics(experiment.metrics_window)
-            self._policy_copy = None
+            self._collector, self._policy_copy = None, None
         else:
             self._build_collector(seed)
         self._build_trainer()
         if self._policy_copy is not None:
             self._policy_copy.publish()  # A checkpoint may have been restored.
         self._build_rating(seed)
-        self._pace = self._plan.pace(
-            self.environment_step,
-            self.train_step,
-            replay_is_empty=self._table_state().size == 0,
-        )
-        self._may_learn = False
+        self._supply = None if experiment.is_offline else self._make_supply()
         self._rows = progress_rows.ProgressRows(
             progress=self._progress,
             statistics=self._statistics,
-            counters=lambda: (self.environment_step, self.train_step),
+            counters=self._counters,
             table=self._table_state,
             transitions=lambda items: self._plan.stream.num_transitions(
                 self._plan.experience, items
@@ -240,7 +234,8 @@ class OneProcess:
     def _build_server(self) -> None:
         tables = self._plan.stream.tables(self._plan.experience)
         for table in tables:
-            _refuse_unfit(table, self._plan)
+            unfit_tables.refuse_unfit(table, self._plan)
+        unfit_tables.refuse_replay_of_jobs(self._run)
         self._table_name = tables[0].name
         self._server = server.ReplayServer(tables, checkpoint_dir=self._run.replay)
         self._closing.callback(self._server.stop)
@@ -262,17 +257,17 @@ class OneProcess:
                     for policy, step in zip(policies, (self._train_step, version))
                 )
             )
-        recorders = []
+        self._watch = step_watch.StepWatch(self._experiment.sample_timeout_seconds)
+        observers: list[Any] = [self._watch]
         if self._experiment.record:
-            recorders.append(
-                recording.ExperienceRecorder(
-                    self._run.experience,
-                    algorithm.agent.collect_data_spec,
-                    self._plan.num_lanes,
-                    version=lambda: self._collector.actor.policy_version,
-                )
+            recorder = recording.ExperienceRecorder(
+                self._run.experience,
+                algorithm.agent.collect_data_spec,
+                self._plan.num_lanes,
+                version=lambda: self._collector.actor.policy_version,
             )
-            self._closing.callback(recorders[0].close)
+            observers.append(recorder)
+            self._closing.callback(recorder.close)
         self._collector = collector.Collector(
             self._plan,
             algorithm,
@@ -283,7 +278,7 @@ class OneProcess:
             metrics_window=self._experiment.metrics_window,
             seed=seed,
             summary_dir=str(self._run.tensorboard),
-            observers=tuple(recorders),
+            observers=tuple(observers),
         )
         self._closing.callback(self._collector.close)
         self._statistics = self._collector.statistics
@@ -323,7 +318,9 @@ class OneProcess:
             most_lanes=(min(self._plan.num_lanes, experiment.evaluation_episodes) if few else None),
         )
         self._closing.callback(self._rating.close)
-        interval = round(experiment.evaluation_interval * self._plan.updates_per_step)
+        # Counted in environment steps, unless there are none.
+        ratio = 1.0 if experiment.is_offline else self._plan.updates_per_step
+        interval = round(experiment.evaluation_interval * ratio)
         self._trainer.learner.add_trigger(
             evaluation.EvaluationTrigger(
                 lambda: self._rating.evaluate(on_step=self._give_up_if_asked),
@@ -346,59 +343,49 @@ class OneProcess:
     def _run_by_turns(self) -> None:
         while not self._finished():
             self._collector.run()
-            if self._plan.group_steps is not None:
-                self._trainer.run(iterations=1)
-            else:
-                while not self._ended() and self._updates_due() > 0:
-                    self._train_due()
+            while not self._ended() and self._updates_due() > 0:
+                self._trainer.run(min(self._updates_due(), trainer.MOST_ITERATIONS))
             self._rows.write_if_due(self._trainer.loss)
 
     def _run_overlapped(self) -> None:
-        first_train_step = self.train_step
-        queue = self._plan.group_steps is not None
+        overlapped_run.OverlappedRun(
+            collector=self._collector,
+            trainer=self._trainer,
+            policy_copy=self._policy_copy,
+            supply=self._supply,
+            watch=self._watch,
+            counters=self._counters,
+            environment_steps=self._experiment.environment_steps,
+            ended=self._ended,
+            after_training=lambda: self._rows.write_if_due(self._trainer.loss),
+        ).run()
 
-        def updates_due() -> int:
-            if queue:
-                return thread.turns - (self.train_step - first_train_step)
-            return self._updates_due()
-
-        def may_run() -> bool:
-            if self.environment_step >= self._experiment.environment_steps:
-                return False
-            if queue:
-                return updates_due() < TURNS_AHEAD
-            ahead = TURNS_AHEAD * self._plan.steps_per_turn
-            return self.environment_step < self._pace.steps_until(self.train_step) + ahead
-
-        thread = overlap.CollectorThread(
-            self._collector, may_run=may_run, before_turn=self._policy_copy.apply
-        )
-        thread.start()
-        try:
-            while not self._finished():
-                if updates_due() <= 0:
-                    thread.wait(lambda: updates_due() > 0 or self._finished())
-                    continue
-                self._trainer.run(min(updates_due(), trainer.MOST_ITERATIONS))
-                self._policy_copy.publish()
-                thread.learner_advanced()
-                self._rows.write_if_due(self._trainer.loss)
-        finally:
-            thread.stop()
-        thread.raise_if_failed()
+    def _make_supply(self) -> own_supply.OwnSupply:
+        if self._plan.group_steps is not None:
+            return own_supply.TurnSupply(
+                self._plan, turns=lambda: self._collector.turns, train_step=self.train_step
+            )
+        pace = self._plan.pace(*self._counters(), replay_is_empty=self._table_state().size == 0)
+        return own_supply.ReplaySupply(self._plan, pace, self._why_not_sampled)
 
     def _updates_due(self) -> int:
-        due = self._pace.updates_due(self.environment_step) - self.train_step
-        if due > 0 and not self._may_learn:
-            # Sequences are written when an episode ends: there may be nothing to learn from yet.
-            if self._table_state().size == 0:
-                self._pace = dataclasses.replace(self._pace, learn_from=self.environment_step)
-                return 0
-            self._may_learn = True
-        return due
+        return self._supply.updates_due(*self._counters())
 
-    def _train_due(self) -> None:
-        self._trainer.run(min(self._updates_due(), trainer.MOST_ITERATIONS))
+    def _counters(self) -> tuple[int, int]:
+        return self.environment_step, self.train_step
+
+    def _require_training(self) -> None:
+        """Refuses to call a run complete in which nothing was ever learned."""
+        waited_for = None if self._supply is None else self._supply.waits_for
+        if waited_for is None or not self._steps_are_taken():
+            return
+        taken = f"all {self.environment_step:,} environment steps are taken, and the learner "
+        if self.train_step == 0:
+            raise errors.ReplayError(
+                f"{taken}has not taken one train step: {waited_for}. Collect for longer "
+                "(Experiment.environment_steps), or lower the table's min_size"
+            )
+        logging.warning("%shas learned nothing of those of this process: %s.", taken, waited_for)
 
     def _finished(self) -> bool:
         return self._steps_are_taken() or self._ended()
@@ -430,6 +417,11 @@ class OneProcess:
             path = self._server.checkpoint()
             logging.info("Saved the replay's contents to %s.", path)
 
+    def _why_not_sampled(self) -> str | None:
+        """Why the experience cannot be sampled now; None if it can."""
+        table = self._table_state()
+        return table.describe() if table.blocked == "sampling" else None
+
     def _why_no_sample(self) -> str:
         return (
             f"the learner has waited {self._experiment.sample_timeout_seconds:g} s for a sample: "
@@ -456,21 +448,3 @@ class OneProcess:
 def _own_variables(policy: Any, shared: tf.Variable) -> list[tf.Variable]:
     """A policy's variables, but for the one that both policies read."""
     return [variable for variable in policy.variables() if variable is not shared]
-
-
-def _refuse_unfit(table: reverb.Table, plan: plan_lib.Plan) -> None:
-    """Refuses tables that one process, collecting and learning by turns, cannot make use of."""
-    info = table.info
-    limiter = info.rate_limiter_info
-    limited = limiter.max_diff < 1e300 or limiter.min_diff > -1e300
-    if limited and plan.group_steps is None:
-        raise errors.ConfigError(
-            f"table '{table.name}' limits samples per insert, which makes one process that "
-            "collects and learns by turns wait for itself. Use @min_size() and set the ratio with "
-            "Experiment.updates_per_step"
-        )
-    if info.sampler_options.HasField("prioritized") and not plan.stream.weighted:
-        raise errors.ConfigError(
-            f"table '{table.name}' samples by priority, but {type(plan.stream).__name__} updates "
-            "none: use @PrioritizedReplay() as Experiment.replay, or @uniform_table"
-        )

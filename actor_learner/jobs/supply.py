@@ -48,7 +48,7 @@ class PacedSupply:
     ) -> None:
         self._plan = plan
         self._pace = pace
-        self._ahead = TURNS_AHEAD * plan.steps_per_turn * num_actors
+        self._ahead = plan.steps_ahead(num_actors)
         self._client = client
         self._table = table
         self._size = 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+import numpy as np
 import reverb
 import tensorflow as tf
 
@@ -107,23 +109,25 @@ def _end_when_kept_waiting(samples: tf.data.Dataset, timeout_seconds: float) -> 
     once = tf.data.Dataset.range(1)
     endless = samples.map(_plain(lambda sample: (True, sample)))
     endless = endless.concatenate(once.map(no_sample)).repeat()
-    # The time is taken when an element is asked for, before it comes.
-    asked = once.repeat().map(_plain(lambda _: tf.timestamp()))
 
     @_plain
-    def watch(since: tf.Tensor, element: Any) -> tuple[tf.Tensor, Any]:
-        asked_at, (is_sample, sample) = element
-        since = tf.where(tf.equal(since, 0.0), asked_at, since)  # 0: nobody waits.
-        kept_waiting = tf.logical_and(
-            tf.logical_not(is_sample), tf.timestamp() - since >= timeout_seconds
+    def watch(since: tf.Tensor, is_sample: tf.Tensor, sample: Any) -> tuple[tf.Tensor, Any]:
+        # 0: nobody waits. Not tf.timestamp, which deterministic operations exclude.
+        now = tf.cond(
+            is_sample,
+            _plain(lambda: tf.zeros_like(since)),
+            _plain(lambda: tf.ensure_shape(tf.numpy_function(_seconds, (), tf.float64), ())),
         )
-        since = tf.where(is_sample, tf.zeros_like(since), since)
-        return since, (kept_waiting, is_sample, sample)
+        since = tf.where(tf.logical_or(is_sample, tf.equal(since, 0.0)), now, since)
+        return since, (now - since >= timeout_seconds, is_sample, sample)
 
     return (
-        tf.data.Dataset.zip((asked, endless))
-        .scan(tf.constant(0.0, tf.float64), watch)
+        endless.scan(tf.constant(0.0, tf.float64), _plain(lambda since, e: watch(since, *e)))
         .take_while(_plain(lambda kept_waiting, *_: tf.logical_not(kept_waiting)))
         .filter(_plain(lambda kept_waiting, is_sample, sample: is_sample))
         .map(_plain(lambda kept_waiting, is_sample, sample: sample))
     )
+
+
+def _seconds() -> np.float64:
+    return np.float64(time.monotonic())

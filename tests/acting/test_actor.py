@@ -164,6 +164,33 @@ def test_episodes_end_at_the_boundary_or_at_the_last_step():
         assert len(got) == expected
 
 
+def test_a_run_after_one_that_an_observer_ended_goes_on_with_the_next_step():
+    got, environment_step = [], tf.Variable(0, dtype=tf.int64)
+
+    def full_at_the_third(trajectory):
+        if len(got) == 3:
+            raise OSError("disk full")
+
+    ours = make_actor(
+        counting(2, episode_lengths=(4,)),
+        observers=[got.append, full_at_the_third],
+        environment_step=environment_step,
+        steps_per_run=8,
+    )
+    with pytest.raises(OSError, match="disk full"):
+        ours.run()
+    assert environment_step.numpy() == 6
+    ours.run()
+    assert environment_step.numpy() == 6 + 8
+    for lane in range(2):
+        rows = [
+            (int(t.step_type[lane]), int(t.observation[lane][1]), float(t.reward[lane]))
+            for t in got
+        ]
+        first_episode = [(FIRST, 0, 1.0), (MID, 1, 2.0), (MID, 2, 3.0), (MID, 3, 4.0)]
+        assert rows == [*first_episode, (LAST, 4, 0.0), *first_episode[:3]]
+
+
 def test_random_initial_steps_are_taken_once_and_not_again_on_resume():
     env = counting(2, episode_lengths=(100,))
 

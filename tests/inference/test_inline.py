@@ -1,7 +1,9 @@
 """Compiled inference: traced once, fed only what the policy reads, state reset per lane."""
 
+import gymnasium
 import numpy as np
 import tensorflow as tf
+from tf_agents.agents.ddpg import actor_network, critic_network, ddpg_agent
 from tf_agents.agents.dqn import dqn_agent
 from tf_agents.networks import q_rnn_network
 from tf_agents.policies import py_tf_eager_policy
@@ -9,6 +11,7 @@ from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
 from actor_learner.agents import algorithm, dqn
+from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.inference import inline, streams
 
 OBSERVATION = tensor_spec.BoundedTensorSpec([4], tf.float32, -1, 1)
@@ -54,6 +57,66 @@ def test_an_exploration_schedule_takes_effect_without_retracing():
     assert any((actions != greedy).any() for actions in explored)
     assert all((actions == greedy).all() for actions in exploited)
     assert stream.trace_count == 1
+
+
+def test_a_policy_that_makes_variables_when_called_is_traced_twice_and_then_no_more():
+    action = tensor_spec.BoundedTensorSpec([2], tf.float32, -1, 1)
+    agent = ddpg_agent.DdpgAgent(
+        ts.time_step_spec(OBSERVATION),
+        action,
+        actor_network.ActorNetwork(OBSERVATION, action, fc_layer_params=(4,)),
+        critic_network.CriticNetwork((OBSERVATION, action), joint_fc_layer_params=(4,)),
+        actor_optimizer=None,
+        critic_optimizer=None,
+    )
+    stream = inline.InlineInference(agent.collect_policy, num_lanes=3)
+    assert stream.trace_count == 2
+    step = time_step([MID] * 3, np.ones((3, 4)))
+    first, second = stream.act(step).action, stream.act(step).action
+    assert stream.trace_count == 2
+    assert (first != second).any()  # Noise.
+    for actions in (first, second):  # One draw for all lanes, as documented.
+        np.testing.assert_array_equal(actions, np.broadcast_to(actions[0], (3, 2)))
+
+
+class PairEnv(gymnasium.Env):
+    """Observations are a pair of a vector and a number; both count the steps."""
+
+    observation_space = gymnasium.spaces.Tuple(
+        (gymnasium.spaces.Box(0.0, 100.0, (2,), np.float32), gymnasium.spaces.Discrete(50))
+    )
+    action_space = gymnasium.spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._count = 0
+        return self._observation(), {}
+
+    def step(self, action):
+        self._count += 1
+        return self._observation(), 1.0, self._count == 5, False, {}
+
+    def _observation(self):
+        return np.full(2, self._count, np.float32), np.int64(self._count)
+
+
+def test_tuple_observations_reach_the_policy_in_their_places():
+    env = gymnasium_environment.GymnasiumEnvironment(
+        PairEnv, num_envs=3, vectorization="sync", seed=0
+    )
+    specs = tensor_spec.from_spec((env.time_step_spec(), env.action_spec()))
+    counters = [tf.Variable(0, dtype=tf.int64) for _ in range(2)]
+    policy = dqn.dqn(algorithm.World(*specs, *counters), fc_layer_params=(4,)).agent.policy
+    stream = inline.InlineInference(policy, num_lanes=3)
+    step = env.reset()
+    for count in range(5):
+        vector, number = step.observation
+        assert vector.shape == (3, 2) and number.tolist() == [count] * 3
+        expected = policy.action(tf.nest.map_structure(tf.constant, step)).action.numpy()
+        action = stream.act(step).action
+        np.testing.assert_array_equal(action, expected)
+        step = env.step(action)
+    env.close()
 
 
 def test_only_the_observation_of_a_feed_forward_q_policy_is_read():

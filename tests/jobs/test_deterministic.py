@@ -9,22 +9,35 @@ from actor_learner import errors
 from actor_learner.reporting import jsonl
 from tests.jobs import test_one_process
 
-BINDINGS = (
+BINDINGS = {
+    "dqn_cartpole": (
+        "Experiment.environment_steps = 1_500",
+        "Experiment.initial_random_steps = 300",
+        "dqn.fc_layer_params = (16,)",
+    ),
+    # Unrolls come through the queue, whose order is that of writing.
+    "ppo_cartpole": (
+        "Experiment.environment_steps = 1_500",
+        "GymnasiumEnvironment.num_envs = 4",
+        "UnrollQueue.unroll_length = 16",
+        "ppo.fc_layer_params = (16,)",
+        "ppo.epochs = 2",
+        "ppo.minibatch_size = 16",
+    ),
+}
+ALL = (
     "Experiment.deterministic = True",
-    "Experiment.environment_steps = 1_500",
-    "Experiment.initial_random_steps = 300",
     "Experiment.evaluation_interval = 500",
     "Experiment.target_return = None",
-    "dqn.fc_layer_params = (16,)",
 )
 
 
-def metrics(tmp_path, name, seed):
+def metrics(tmp_path, gin_file, name, seed):
     """Rows of a run in a process of its own, without what a clock says."""
     run = tmp_path / name
     subprocess.run(
-        [sys.executable, "-m", "actor_learner.cli", "train", "--gin_file=dqn_cartpole"]
-        + [f"--gin_param={binding}" for binding in BINDINGS]
+        [sys.executable, "-m", "actor_learner.cli", "train", f"--gin_file={gin_file}"]
+        + [f"--gin_param={binding}" for binding in (*ALL, *BINDINGS[gin_file])]
         + [f"--seed={seed}", f"--run_dir={run}"],
         check=True,
         capture_output=True,
@@ -37,12 +50,13 @@ def metrics(tmp_path, name, seed):
     ]
 
 
-def test_two_runs_with_one_seed_give_the_same_metrics_and_another_seed_others(tmp_path):
-    first, second = metrics(tmp_path, "one", 3), metrics(tmp_path, "two", 3)
+@pytest.mark.parametrize("gin_file", sorted(BINDINGS))
+def test_two_runs_with_one_seed_give_the_same_metrics_and_another_seed_others(tmp_path, gin_file):
+    first, second = (metrics(tmp_path, gin_file, name, seed=3) for name in ("one", "two"))
     assert first == second
     assert sum("eval_return" in row for row in first) >= 2
     assert all("loss" in row for row in first[-3:])
-    assert metrics(tmp_path, "three", 4) != first
+    assert metrics(tmp_path, gin_file, "three", seed=4) != first
 
 
 def test_what_cannot_repeat_is_refused(tmp_path):

@@ -5,13 +5,22 @@ import threading
 
 import numpy as np
 import pytest
+import reverb
 
-from actor_learner import errors, experiment, plan, run_directory
+from actor_learner import errors, experiment, parts, plan, run_directory
 from actor_learner.agents import dqn
 from actor_learner.environments import gymnasium as gymnasium_environment
-from actor_learner.jobs import one_process
+from actor_learner.jobs import contract, one_process
 from actor_learner.learning import evaluation
-from actor_learner.replay import lane_replay, mixed_replay, offline, tables, window_replay
+from actor_learner.replay import (
+    lane_replay,
+    mixed_replay,
+    offline,
+    prioritized_replay,
+    server,
+    tables,
+    window_replay,
+)
 from tests import counting_environment
 
 
@@ -166,16 +175,75 @@ def test_a_changed_ratio_counts_from_the_resumption_on():
     assert pace.updates_due(5_010) == 2_520
 
 
-def test_a_learner_without_samples_gives_up_and_says_why(tmp_path):
-    def hungry(**kwargs):
-        return tables.uniform_table(**kwargs, rate_limiter=tables.min_size(100_000))
+def hungry(min_size):
+    """Makes tables that give no sample before they hold `min_size` items."""
 
-    with pytest.raises(errors.ReplayTimeoutError, match="of the 100000 items needed"):
+    def table(**kwargs):
+        return tables.uniform_table(**kwargs, rate_limiter=tables.min_size(min_size))
+
+    return table
+
+
+def test_learning_waits_until_the_table_can_be_sampled(tmp_path):
+    rows = []
+    status, environment_steps, train_steps = train(
+        tmp_path,
+        rows,
+        environment_steps=1_000,
+        replay=lane_replay.LaneReplay(4_000, rows_per_item=1, table=hungry(100)),
+        sample_timeout_seconds=10.0,
+    )
+    assert status == one_process.COMPLETED
+    # 100 items of four lanes, in which every sixth step is a boundary, which is no step.
+    begins_at = 100 * 4 * 5 / 6
+    assert not any(row["train_steps"] for row in rows if row["environment_steps"] < begins_at)
+    # From the last turn on, at whose end there were too few; two rows are with the observer.
+    counted_from = environment_steps - 2 * train_steps
+    assert begins_at - 53 <= counted_from <= begins_at + 2 * 4
+
+
+def test_a_table_that_all_steps_do_not_fill_is_an_error_and_no_complete_run(tmp_path):
+    replay = lane_replay.LaneReplay(4_000, rows_per_item=1, table=hungry(900))
+    with pytest.raises(errors.ReplayError, match="not taken one train step.* of the 900 items"):
+        train(tmp_path, replay=replay)
+
+
+def test_a_table_that_can_never_be_sampled_is_refused(tmp_path):
+    def unreachable(name, max_size, signature):
+        return reverb.Table(
+            name,
+            reverb.selectors.Uniform(),
+            reverb.selectors.Fifo(),
+            max_size,
+            reverb.rate_limiters.MinSize(max_size + 1),
+            signature=signature,
+        )
+
+    with pytest.raises(errors.ConfigError, match="never be sampled: .* 251 items .* 250 at most"):
+        train(tmp_path, replay=lane_replay.LaneReplay(1_000, rows_per_item=1, table=unreachable))
+
+
+def test_a_learner_without_samples_gives_up_and_says_why(tmp_path):
+    def emptied(**kwargs):
+        return tables.uniform_table(**kwargs, max_times_sampled=1)
+
+    with pytest.raises(errors.ReplayTimeoutError, match="for a sample: table 'experience': 0 of"):
         train(
             tmp_path,
-            replay=lane_replay.LaneReplay(100_000_000, table=hungry),
+            replay=lane_replay.LaneReplay(1_000, rows_per_item=1, table=emptied),
+            updates_per_step=4.0,
             sample_timeout_seconds=0.5,
         )
+
+
+def test_a_run_of_separate_jobs_is_left_to_them(tmp_path):
+    run = run_directory.RunDirectory(tmp_path / "run")
+    theirs = [tables.uniform_table("experience", 100), contract.contract_table()]
+    with server.ReplayServer(theirs, checkpoint_dir=run.replay) as replay:
+        contract.write(replay.client(), {"run id": "theirs"})
+        replay.checkpoint()
+    with pytest.raises(errors.ConfigError, match=f"actor-learner up --resume={run}"):
+        one_process.OneProcess(make_experiment(), run, seed=1)
 
 
 def test_a_failing_trigger_ends_training_naming_it_and_keeps_a_checkpoint(tmp_path, monkeypatch):
@@ -235,6 +303,42 @@ def test_recorded_experience_is_rated_where_an_environment_is_given(tmp_path):
     )
     assert (status, environment_steps, train_steps) == (one_process.COMPLETED, 0, 60)
     assert [row["train_steps"] for row in rows if "eval_return" in row] == [20, 40, 60]
+
+
+def test_evaluations_of_recorded_experience_count_train_steps_whatever_the_ratio(tmp_path):
+    train(tmp_path / "expert", record=True)
+    rows = []
+    train(
+        tmp_path,
+        rows,
+        replay=offline.RecordedReplay(str(tmp_path / "expert" / "run")),
+        train_steps=60,
+        evaluation_interval=20,
+        updates_per_step=2.0,
+    )
+    assert [row["train_steps"] for row in rows if "eval_return" in row] == [20, 40, 60]
+
+
+def test_priorities_in_the_table_follow_what_was_learned(tmp_path):
+    rows = []
+    with one_process.OneProcess(
+        make_experiment(replay=prioritized_replay.PrioritizedReplay(5_000)),
+        run_directory.RunDirectory(tmp_path / "run"),
+        seed=1,
+        on_row=rows.append,
+    ) as training:
+        assert training.run() == one_process.COMPLETED
+        samples = parts.replay_client().sample(
+            prioritized_replay.TABLE, num_samples=500, emit_timesteps=False
+        )
+        drawn = {sample.info.key: sample.info for sample in samples}
+    priorities = np.array([info.priority for info in drawn.values()])
+    probabilities = np.array([info.probability for info in drawn.values()])
+    # A new transition has 1, or the highest seen: fewer different ones than transitions.
+    assert len(np.unique(priorities)) > len(priorities) / 2
+    ratios = probabilities / priorities**0.6
+    np.testing.assert_allclose(ratios, ratios[0], rtol=1e-3)
+    assert np.isfinite(rows[-1]["loss"])
 
 
 def test_what_recorded_experience_cannot_do_is_refused(tmp_path):

@@ -1,0 +1,87 @@
+"""How many train steps the experience at hand is good for, within one process."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Callable, Union
+
+from actor_learner import plan as plan_lib
+
+
+class ReplaySupply:
+    """For replay: train steps follow environment steps at the configured ratio.
+
+    They begin when the experience can be sampled. Until then none falls due, since the thread that
+    would wait for a sample may be the one that collects: sequences are written when an episode
+    ends, and a `min_size` limit is counted in items, whatever `learn_from` says.
+
+    `updates_due` is for the learner's thread, `steps_allowed` for any.
+
+    Args:
+      plan: What the experiment comes to.
+      pace: From where to count.
+      why_no_sample: Says why the experience cannot be sampled now; None if it can.
+    """
+
+    def __init__(
+        self,
+        plan: plan_lib.Plan,
+        pace: plan_lib.Pace,
+        why_no_sample: Callable[[], str | None],
+    ) -> None:
+        self._pace = pace
+        self._ahead = plan.steps_ahead()
+        self._why_no_sample = why_no_sample
+        self._can_sample = False
+        self._waits_for: str | None = None
+
+    @property
+    def waits_for(self) -> str | None:
+        """What train steps that were due waited for in vain so far; None if they did not."""
+        return self._waits_for
+
+    def updates_due(self, environment_step: int, train_step: int) -> int:
+        """Train steps to take now; 0 or less: collect first."""
+        due = self._pace.updates_due(environment_step) - train_step
+        if due > 0 and not self._can_sample:
+            self._waits_for = self._why_no_sample()
+            if self._waits_for is not None:
+                self._pace = dataclasses.replace(self._pace, learn_from=environment_step)
+                return 0
+            self._can_sample = True
+        return due
+
+    def steps_allowed(self, environment_step: int, train_step: int) -> int:
+        """Environment steps by which collecting is to wait for the learner."""
+        del environment_step
+        return self._pace.steps_until(train_step) + self._ahead
+
+
+class TurnSupply:
+    """For queues: a train step per turn, which collects what one batch is made of.
+
+    Args:
+      plan: What the experiment comes to.
+      turns: Returns how many turns are complete, with all they wrote confirmed by the server.
+      train_step: Train steps taken before the first turn.
+    """
+
+    waits_for = None
+
+    def __init__(self, plan: plan_lib.Plan, turns: Callable[[], int], train_step: int) -> None:
+        self._steps_per_turn = plan.steps_per_turn
+        self._turns = turns
+        self._first_train_step = train_step
+
+    def updates_due(self, environment_step: int, train_step: int) -> int:
+        """Train steps to take now; 0 or less: collect first."""
+        del environment_step
+        return self._turns() - (train_step - self._first_train_step)
+
+    def steps_allowed(self, environment_step: int, train_step: int) -> int:
+        """Environment steps by which collecting is to wait for the learner."""
+        waiting = self.updates_due(environment_step, train_step)
+        return environment_step + max(0, plan_lib.TURNS_AHEAD - waiting) * self._steps_per_turn
+
+
+OwnSupply = Union[ReplaySupply, TurnSupply]

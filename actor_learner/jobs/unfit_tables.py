@@ -1,0 +1,66 @@
+"""Refuses, at the start, tables and saved contents that one process can make no use of."""
+
+from __future__ import annotations
+
+import reverb
+
+from actor_learner import errors, run_directory
+from actor_learner import plan as plan_lib
+from actor_learner.jobs import contract
+from actor_learner.replay import checkpoints
+
+
+def refuse_unfit(table: reverb.Table, plan: plan_lib.Plan) -> None:
+    """Refuses a table at which one process that collects and learns would wait for itself.
+
+    Raises:
+      errors.ConfigError: If it is one.
+    """
+    info = table.info
+    limiter = info.rate_limiter_info
+    limited = limiter.max_diff < 1e300 or limiter.min_diff > -1e300
+    if limited and plan.group_steps is None:
+        raise errors.ConfigError(
+            f"table '{table.name}' limits samples per insert, which makes one process that "
+            "collects and learns by turns wait for itself. Use @min_size() and set the ratio with "
+            "Experiment.updates_per_step"
+        )
+    if limiter.min_size_to_sample > info.max_size:
+        raise errors.ConfigError(
+            f"table '{table.name}' can never be sampled: its rate limiter wants "
+            f"{limiter.min_size_to_sample} items first, and it holds {info.max_size} at most. "
+            "Raise its capacity, or lower min_size, which counts items, each of which may hold "
+            "several transitions"
+        )
+    if info.sampler_options.HasField("prioritized") and not plan.stream.weighted:
+        raise errors.ConfigError(
+            f"table '{table.name}' samples by priority, but {type(plan.stream).__name__} updates "
+            "none: use @PrioritizedReplay() as Experiment.replay, or @uniform_table"
+        )
+
+
+def refuse_replay_of_jobs(run: run_directory.RunDirectory) -> None:
+    """Refuses a run whose replay was saved by the server of separate jobs.
+
+    That server holds, besides the experience, what the jobs tell one another, and Reverb restores
+    all tables of a checkpoint or none.
+
+    Raises:
+      errors.ConfigError: If it is such a run.
+    """
+    if not run.replay.is_dir():
+        return
+    directory = checkpoints.CheckpointDirectory(run.replay, keep=1)
+    directory.adopt(remove_unfinished=False)
+    for path in directory.newest_first():
+        try:
+            items = checkpoints.count_items(path)
+        except ValueError:
+            continue  # Damaged: the server sets it aside and takes the next one.
+        if contract.TABLE in items:
+            raise errors.ConfigError(
+                f"{run} was trained by separate jobs, and its replay holds what they told one "
+                f"another: go on with `actor-learner up --resume={run}`. To go on in one process "
+                f"all the same, with an empty replay, move {run.replay} away first"
+            )
+        return
