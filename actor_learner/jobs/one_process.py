@@ -241,7 +241,7 @@ class OneProcess:
         tables = self._plan.stream.tables(self._plan.experience)
         for table in tables:
             _refuse_unfit(table, self._plan)
-        self._table_name = tables[0].name
+        self._table_name = self._plan.stream.table_name
         self._server = server.ReplayServer(tables, checkpoint_dir=self._run.replay)
         self._closing.callback(self._server.stop)
         self._client = self._server.client()

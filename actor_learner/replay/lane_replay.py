@@ -35,6 +35,8 @@ class LaneReplay(sample_stream.SampleStream):
       prefetch: Pools of `shuffle_items` items kept ready for the learner; more are older when used.
     """
 
+    table_name = TABLE
+
     def __init__(
         self,
         capacity: int = 100_000,

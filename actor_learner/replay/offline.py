@@ -97,6 +97,10 @@ class RecordedReplay(PrefilledStream):
         self._shuffle_items = shuffle_items
         self._prefetch = prefetch
 
+    @property
+    def table_name(self) -> str:
+        return self._table_name
+
     def specs(self) -> tuple[ts.TimeStep, Any]:
         return recording.read_specs(self._directories[0])
 

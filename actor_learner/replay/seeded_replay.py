@@ -40,6 +40,7 @@ class SeededReplay(sample_stream.SampleStream):
     """
 
     repeatable = True
+    table_name = TABLE
 
     def __init__(
         self,

@@ -11,7 +11,14 @@ from actor_learner.agents import dqn
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.jobs import one_process
 from actor_learner.learning import evaluation
-from actor_learner.replay import lane_replay, mixed_replay, offline, tables, window_replay
+from actor_learner.replay import (
+    lane_replay,
+    mixed_replay,
+    offline,
+    prioritized_replay,
+    tables,
+    window_replay,
+)
 from tests import counting_environment
 
 
@@ -157,6 +164,15 @@ def test_a_table_whose_priorities_nobody_updates_is_refused(tmp_path):
     replay = window_replay.WindowReplay(1000, table=tables.prioritized_table)
     with pytest.raises(errors.ConfigError, match="@PrioritizedReplay"):
         train(tmp_path, replay=replay)
+
+
+def test_a_prioritized_replay_with_a_rate_limiter_of_its_own_trains(tmp_path):
+    replay = prioritized_replay.PrioritizedReplay(
+        1000, rate_limiter=lambda: tables.min_size(20), importance_start=1.0
+    )
+    status, environment_steps, train_steps = train(tmp_path, environment_steps=200, replay=replay)
+    assert status == one_process.COMPLETED
+    assert train_steps == (environment_steps - 100) // 2
 
 
 def test_a_changed_ratio_counts_from_the_resumption_on():
