@@ -201,7 +201,7 @@ class LearnerJob(worker.Worker):
         from actor_learner.jobs import supply
 
         plan, client = self._model.plan, self._partner.client
-        table = plan.stream.tables(plan.experience)[0].name
+        table = plan.stream.table_name
         self._table = table
         if plan.group_steps is not None:
             self._supply = supply.QueuedSupply(

@@ -236,7 +236,7 @@ class OneProcess:
         for table in tables:
             unfit_tables.refuse_unfit(table, self._plan)
         unfit_tables.refuse_replay_of_jobs(self._run)
-        self._table_name = tables[0].name
+        self._table_name = self._plan.stream.table_name
         self._server = server.ReplayServer(tables, checkpoint_dir=self._run.replay)
         self._closing.callback(self._server.stop)
         self._client = self._server.client()

@@ -54,7 +54,7 @@ class Trainer:
         if plan.stream.weighted:
             self._updater = priority_updater.PriorityUpdater(
                 server_address,
-                plan.stream.tables(plan.experience)[0].name,
+                plan.stream.table_name,
                 algorithm.priorities,
             )
             self._closing.callback(self._updater.close)

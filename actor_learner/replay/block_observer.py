@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import time
 from typing import Any, Callable
 
 import numpy as np
@@ -11,8 +13,14 @@ import tree
 from reverb import structured_writer
 from tf_agents.trajectories import trajectory as trajectory_lib
 
-from actor_learner import configurable
+from actor_learner import configurable, reverb_calls
 from actor_learner.replay import blocks, frame_stacks, lane_observer, rows
+
+_ROOMY = 4
+"""A table is roomy while less than so many parts of it are filled."""
+
+_PATIENCE = 60
+"""How many times longer rows may wait where the table is not roomy."""
 
 
 @configurable.register
@@ -20,10 +28,15 @@ class BlockObserver(lane_observer.LaneObserver):
     """Gathers rows into cells (`blocks.BlockLayout`), each of which becomes one item.
 
     Items are created as cells fill up: the latest rows, fewer than `rows_per_item + n_step`, may
-    still be in the observer's memory. `flush()` leaves them there, unless not a single item has
-    been written yet, so that a learner always finds something; `reset()` and `close()` write all.
-    Episode ends are left to the reader (`datasets.lane_transitions`), which knows which
-    transitions are valid.
+    still be in the observer's memory. `flush()` leaves them there while they are young, unless not
+    a single item has been written yet, so that a learner always finds something; `reset()` and
+    `close()` write all. Episode ends are left to the reader (`datasets.lane_transitions`), which
+    knows which transitions are valid.
+
+    Rows that have waited for `flush_seconds` are written in a cell that is filled up with fillers,
+    and the next cell goes on behind them. That item holds fewer transitions than others, each as
+    likely to be drawn as any, but takes up as much of the table's capacity. So once a quarter of
+    the table is filled, rows wait 60 times as long before they are written like this.
 
     A call blocks only when `max_in_flight_items` items are unconfirmed by the server.
 
@@ -32,7 +45,8 @@ class BlockObserver(lane_observer.LaneObserver):
       table_name: Table that gets the items; its signature must be `layout.signature()`.
       layout: Layout of the items, the reader's.
       max_in_flight_items: Items that may be unconfirmed before a call waits.
-      flush_seconds: Items are pushed to the server at least this often while steps come in.
+      flush_seconds: Items are pushed to the server at least this often while steps come in, and
+        cells that are not full as said above; infinity waits until they are.
       timeout_seconds: How long a call may wait for the server.
       version: Returns the train step of the policy that acts; rows carry it.
     """
@@ -49,17 +63,23 @@ class BlockObserver(lane_observer.LaneObserver):
         version: Callable[[], int] | None = None,
     ) -> None:
         self._blocks = layout
-        self._cell = layout.empty_rows(layout.rows_per_item)
+        # As many as an item refers to, by turns: the last rows are still there when a segment ends.
+        self._cells = [
+            layout.empty_rows(layout.rows_per_item) for _ in range(layout.cells_per_item)
+        ]
+        self._cell = self._cells[0]
         self._rows_in_cell = 0
         self._segment_rows = 0  # Rows since the last reset, those of older frames not counted.
         self._segment_cells = 0
+        # When the cells were begun whose rows are in no item yet.
+        self._begun: collections.deque[float] = collections.deque()
+        self._wrote_any = False
+        self._is_roomy, self._looked_at = True, -float("inf")
         self._paths = [field.path for field in layout.observed.fields]
         self._watches = {
             path: frame_stacks.StackWatch(stack, table_name)
             for path, stack in layout.stacks.items()
         }
-        # All rows so far, until the first item is written.
-        self._early: list[blocks.Rows] | None = []
         super().__init__(
             client,
             table_name,
@@ -75,16 +95,17 @@ class BlockObserver(lane_observer.LaneObserver):
     def flush(self) -> None:
         """Waits until the server has confirmed every item.
 
-        If there is none yet, the rows observed so far are made into items.
+        If there is none yet, or rows have waited too long, the rows observed so far are made into
+        items.
 
         Raises:
           errors.ReplayTimeoutError: If that takes longer than `timeout_seconds`.
         """
-        early = self._early
-        if early is not None and self._segment_rows > self._blocks.n_step:
+        if self._has_unwritten_transitions() and (not self._wrote_any or self._rows_are_old()):
+            tail = self._last_rows()
             self._end_segment()
             super().reset()
-            self._resume(early)
+            self._resume(tail)
         super().flush()
 
     def reset(self) -> None:
@@ -136,20 +157,59 @@ class BlockObserver(lane_observer.LaneObserver):
 
     def _add_row(self) -> int:
         """Counts the row that was put into the cell; returns how many items it completed."""
-        if self._early is not None:
-            self._early.append(self._blocks.copy_row(self._cell, self._rows_in_cell))
+        if not self._rows_in_cell:
+            self._begun.append(time.monotonic())
         self._segment_rows += 1
         self._rows_in_cell += 1
         return self._write_cell() if self._rows_in_cell == self._blocks.rows_per_item else 0
 
     def _write_cell(self) -> int:
-        self._writer.append(self._cell.cell())
-        self._rows_in_cell = 0
+        """Appends the cell; returns how many items that completed."""
+        self._append_cell()
         self._segment_cells += 1
         if self._segment_cells <= self._blocks.cells_after:
             return 0
-        self._early = None
+        self._begun.popleft()
+        self._wrote_any = True
         return 1
+
+    def _append_cell(self) -> None:
+        self._writer.append(self._cell.cell())
+        self._cells.append(self._cells.pop(0))
+        self._cell = self._cells[0]
+        self._rows_in_cell = 0
+
+    def _has_unwritten_transitions(self) -> bool:
+        """Whether transitions are complete that no item holds yet."""
+        layout = self._blocks
+        num_items = max(0, self._segment_cells - layout.cells_after)
+        return self._segment_rows - layout.n_step > num_items * layout.rows_per_item
+
+    def _rows_are_old(self) -> bool:
+        """Whether the rows that are in no item yet have waited too long."""
+        now = time.monotonic()
+        age = now - self._begun[0]
+        if age < self._flush_seconds:
+            return False
+        if now - self._looked_at >= self._flush_seconds:
+            self._looked_at = now
+            table = reverb_calls.fetch_table(self._client, self._table_name, self._timeout_seconds)
+            self._is_roomy = _ROOMY * table.current_size < table.max_size
+        return self._is_roomy or age >= _PATIENCE * self._flush_seconds
+
+    def _last_rows(self) -> list[blocks.Rows]:
+        """Copies of the rows that the next segment begins with.
+
+        Those have not started complete transitions yet, or give their frames to stacks.
+        """
+        layout, size = self._blocks, self._blocks.rows_per_item
+        count = layout.cells_before * size + layout.n_step
+        # The current cell comes first, the others from the oldest to the latest.
+        ordered = [*self._cells[1:], self._cell]
+        end = (len(ordered) - 1) * size + self._rows_in_cell
+        return [
+            layout.copy_row(ordered[row // size], row % size) for row in range(end - count, end)
+        ]
 
     def _end_segment(self) -> None:
         """Fills up with fillers what is needed for the last complete transitions."""
@@ -158,20 +218,16 @@ class BlockObserver(lane_observer.LaneObserver):
         if last_start >= 0:
             needed = last_start // layout.rows_per_item + 1 + layout.cells_after
             while self._segment_cells < needed:
+                if not self._rows_in_cell:
+                    self._begun.append(time.monotonic())
                 self._cell.fill_up(self._rows_in_cell)
                 self._write_cell()
-        elif self._early is not None:
-            self._early = []
+        self._begun.clear()
         self._segment_rows = self._segment_cells = self._rows_in_cell = 0
 
-    def _resume(self, early: list[blocks.Rows]) -> None:
-        """Goes on after the rows of a segment that was ended early.
-
-        Its last rows, which have not started transitions yet, are written once more.
-        """
-        layout = self._blocks
-        history = layout.cells_before * layout.rows_per_item
-        tail = early[-(history + layout.n_step) :]
+    def _resume(self, tail: list[blocks.Rows]) -> None:
+        """Goes on after the last rows of a segment that was ended, which are written once more."""
+        history = self._blocks.cells_before * self._blocks.rows_per_item
         self._write_history(tail[:history])
         for row in tail[history:]:
             self._cell.put(self._rows_in_cell, row, 0)
@@ -179,15 +235,11 @@ class BlockObserver(lane_observer.LaneObserver):
 
     def _write_history(self, history: list[blocks.Rows]) -> None:
         """Writes rows that only give their frames to the stacks of later ones."""
-        if self._early is not None:
-            self._early.extend(history)
-        size = self._blocks.rows_per_item
-        for start in range(0, len(history), size):
-            for row in history[start : start + size]:
-                self._cell.put(self._rows_in_cell, row, 0)
-                self._rows_in_cell += 1
-            self._writer.append(self._cell.cell())
-            self._rows_in_cell = 0
+        for row in history:
+            self._cell.put(self._rows_in_cell, row, 0)
+            self._rows_in_cell += 1
+            if self._rows_in_cell == self._blocks.rows_per_item:
+                self._append_cell()
 
     def _older_frames(self, leaves: list[Any]) -> list[blocks.Rows]:
         """Rows before the first one of a stream, which hold the older frames of its stacks."""

@@ -88,7 +88,7 @@ class LaneObserver:
         if self._unflushed >= self._max_in_flight_items - left:
             self._flush(left)
         elif time.monotonic() - self._last_flush >= self._flush_seconds:
-            self._flush(0)
+            self.flush()
 
     def flush(self) -> None:
         """Waits until the server has confirmed every item.
@@ -102,7 +102,11 @@ class LaneObserver:
         """Confirms what was written and begins anew: no window spans the call."""
         if self._writer is not None:
             self._flush(0)
-            self._writer.end_episode(clear_buffers=True, timeout_ms=self._timeout_ms)
+            self._wait(
+                lambda timeout_ms: self._writer.end_episode(
+                    clear_buffers=True, timeout_ms=timeout_ms
+                )
+            )
 
     def close(self) -> None:
         """Confirms what was written and gives the writer up; safe to call twice."""
@@ -130,19 +134,20 @@ class LaneObserver:
     def _flush(self, remaining: int) -> None:
         if self._writer is None:
             return
+        self._wait(lambda timeout_ms: self._writer.flush(remaining, timeout_ms))
+        self._unflushed = 0
+        self._last_flush = time.monotonic()
+
+    def _wait(self, call: Callable[[int], None]) -> None:
+        """Runs a call of the writer that waits for the server, and says so if it waits too long."""
         try:
-            reverb_calls.wait_in_slices(
-                lambda timeout_ms: self._writer.flush(remaining, timeout_ms),
-                self._timeout_ms / 1000,
-            )
+            reverb_calls.wait_in_slices(call, self._timeout_ms / 1000)
         except reverb.errors.ReverbError as error:
             table = state.table_state(self._client, self._table_name, timeout_seconds=5.0)
             raise errors.ReplayTimeoutError(
                 f"an actor has waited {self._timeout_ms / 1000:g} s for the replay server to take "
                 f"its items: {table.describe()}"
             ) from error
-        self._unflushed = 0
-        self._last_flush = time.monotonic()
 
     def _check_table(self, timeout_seconds: float) -> None:
         """Refuses a table that is made for other data, before a single row is written."""

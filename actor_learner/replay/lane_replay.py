@@ -31,9 +31,15 @@ class LaneReplay(sample_stream.SampleStream):
         (`FrameStackObservation`) along the first or the last dimension. Each frame is then stored
         once, instead of that many times; observations that are no such stack are refused.
       max_in_flight_items: Items an actor may have unconfirmed before it waits.
+      flush_seconds: How long a step waits until its item is full; then the item is written as it
+        is. Once a quarter of the table is filled, 60 times as long: short items take up capacity.
+        Where even then `rows_per_item` steps take longer, fewer transitions than `capacity` are
+        kept; smaller items help.
       shuffle_items: Items mixed before batches are cut; None chooses by batch size and lanes.
       prefetch: Pools of `shuffle_items` items kept ready for the learner; more are older when used.
     """
+
+    table_name = TABLE
 
     def __init__(
         self,
@@ -43,6 +49,7 @@ class LaneReplay(sample_stream.SampleStream):
         rows_per_item: int | None = None,
         frame_stack: int | None = None,
         max_in_flight_items: int = 50,
+        flush_seconds: float = 1.0,
         shuffle_items: int | None = None,
         prefetch: int = 1,
     ) -> None:
@@ -52,11 +59,16 @@ class LaneReplay(sample_stream.SampleStream):
             raise errors.ConfigError(
                 f"LaneReplay.rows_per_item must be at least 1, or None, got {rows_per_item}"
             )
+        if flush_seconds < 0:
+            raise errors.ConfigError(
+                f"LaneReplay.flush_seconds must be 0 or more, got {flush_seconds}"
+            )
         self._capacity = capacity
         self._rows_per_item = rows_per_item
         self._frame_stack = frame_stack
         self._table = table
         self._max_in_flight_items = max_in_flight_items
+        self._flush_seconds = flush_seconds
         self._shuffle_items = shuffle_items
         self._prefetch = prefetch
 
@@ -96,6 +108,7 @@ class LaneReplay(sample_stream.SampleStream):
             TABLE,
             self.layout(experience),
             max_in_flight_items=self._max_in_flight_items,
+            flush_seconds=self._flush_seconds,
             version=version,
         )
 
@@ -118,4 +131,5 @@ class LaneReplay(sample_stream.SampleStream):
         )
 
     def num_transitions(self, experience: sample_stream.Experience, num_items: int) -> int:
+        """At most so many: items that were written before they were full hold fewer."""
         return num_items * self.layout(experience).rows_per_item * experience.num_lanes

@@ -66,6 +66,10 @@ class MixedReplay(offline.PrefilledStream):
         self.kind = self._streams[0].kind
         self.collects = bool(written)
 
+    @property
+    def table_name(self) -> str:
+        return self._streams[0].table_name
+
     def specs(self) -> tuple[ts.TimeStep, Any]:
         return next(s for s in self._streams if isinstance(s, offline.PrefilledStream)).specs()
 

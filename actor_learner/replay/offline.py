@@ -97,6 +97,10 @@ class RecordedReplay(PrefilledStream):
         self._shuffle_items = shuffle_items
         self._prefetch = prefetch
 
+    @property
+    def table_name(self) -> str:
+        return self._table_name
+
     def specs(self) -> tuple[ts.TimeStep, Any]:
         return recording.read_specs(self._directories[0])
 
@@ -151,7 +155,11 @@ class RecordedReplay(PrefilledStream):
         self._check_fields(experience)
         segments, layout = self._segments(experience), self._layout(experience)
         observer = block_observer.BlockObserver(
-            client, self._table_name, layout, version=lambda: UNKNOWN_VERSION
+            client,
+            self._table_name,
+            layout,
+            flush_seconds=float("inf"),  # The table has room for full cells only.
+            version=lambda: UNKNOWN_VERSION,
         )
         group = _Group(layout.observed, self._rows(experience) + experience.n_step)
         transitions = 0

@@ -42,7 +42,8 @@ class PrioritizedReplay(sample_stream.SampleStream):
       importance_end: Exponent from `importance_anneal_steps` on; 1 corrects fully.
       importance_anneal_steps: Train steps in between.
       initial_priority: Priority of new transitions until a higher one is known.
-      rate_limiter: Of the table; by default sampling waits for the first item only.
+      rate_limiter: Builds the table's rate limiter, which no other table can have: `@min_size`,
+        `@sample_to_insert_ratio`. By default sampling waits for the first item only.
       max_in_flight_items: Items an actor may have unconfirmed before it waits.
       prefetch: Batches kept ready for the learner; more are older when used.
       train_step: Counter that the exponent follows; None is the running experiment's.
@@ -50,6 +51,7 @@ class PrioritizedReplay(sample_stream.SampleStream):
 
     kind = experience_lib.TRANSITIONS
     weighted = True
+    table_name = TABLE
 
     def __init__(
         self,
@@ -60,7 +62,7 @@ class PrioritizedReplay(sample_stream.SampleStream):
         importance_end: float = 1.0,
         importance_anneal_steps: int = 100_000,
         initial_priority: float = 1.0,
-        rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
+        rate_limiter: Callable[[], reverb.rate_limiters.RateLimiter] | None = None,
         max_in_flight_items: int = 1_000,
         prefetch: int = 1,
         train_step: tf.Variable | None = None,
@@ -73,6 +75,12 @@ class PrioritizedReplay(sample_stream.SampleStream):
             raise errors.ConfigError(
                 f"PrioritizedReplay.initial_priority must be above 0, got {initial_priority}: "
                 "new transitions would never be drawn"
+            )
+        if isinstance(rate_limiter, reverb.rate_limiters.RateLimiter):
+            raise errors.ConfigError(
+                "PrioritizedReplay.rate_limiter is a rate limiter, which can serve one table only, "
+                "but every job of a run makes the tables: give a function that builds one, such as "
+                "@min_size, without parentheses"
             )
         self._capacity = capacity
         self._priority_exponent = priority_exponent
@@ -92,7 +100,7 @@ class PrioritizedReplay(sample_stream.SampleStream):
                 TABLE,
                 self._capacity,
                 signature=layout.signature(experience.n_step + 1),
-                rate_limiter=self._rate_limiter,
+                rate_limiter=None if self._rate_limiter is None else self._rate_limiter(),
                 priority_exponent=self._priority_exponent,
             ),
             highest_priority.make_table(TABLE),

@@ -46,15 +46,20 @@ class SampleStream(abc.ABC):
       weighted: Batches are `({"experience": ..., "weights": [batch]}, SampleInfo)`, keyword
         arguments of `agent.train`, instead of `(experience, info)`.
       repeatable: With the same items written, the same batches come out, given the same seed.
+      table_name: Name of the table that holds the experience, the first of `tables()`.
     """
 
     kind: str = experience_lib.TRANSITIONS
     weighted: bool = False
     repeatable: bool = False
 
+    @property
+    @abc.abstractmethod
+    def table_name(self) -> str: ...
+
     @abc.abstractmethod
     def tables(self, experience: Experience) -> list[reverb.Table]:
-        """The tables the stream needs; the first holds the experience."""
+        """The tables the stream needs, made anew by each call; `table_name` is the first."""
 
     @abc.abstractmethod
     def observer(

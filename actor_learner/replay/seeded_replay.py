@@ -9,6 +9,7 @@ from typing import Callable
 import numpy as np
 import reverb
 import tensorflow as tf
+from absl import logging
 
 from actor_learner import configurable, errors, reverb_calls
 from actor_learner.replay import (
@@ -23,6 +24,7 @@ from actor_learner.replay import (
 TABLE = "experience"
 _POLL_SECONDS = 0.01
 _MOST_ITEMS = 1_000_000_000
+_ROWS_AT_ONCE = 256
 
 
 @configurable.register
@@ -40,6 +42,7 @@ class SeededReplay(sample_stream.SampleStream):
     """
 
     repeatable = True
+    table_name = TABLE
 
     def __init__(
         self,
@@ -100,10 +103,14 @@ class SeededReplay(sample_stream.SampleStream):
         ring = self._ring
 
         def batches() -> Iterator[dict[str, np.ndarray]]:
-            source = _RowSource(reverb.Client(server_address), layout, timeout_seconds)
+            client = reverb.Client(server_address)
             deadline = time.monotonic() + timeout_seconds
             while True:
-                source.move_to(ring)
+                try:
+                    _move_rows(client, layout, ring, timeout_seconds)
+                except errors.ReplayTimeoutError as error:
+                    logging.error("%s", error)
+                    return
                 if ring.num_windows():
                     yield ring.sample(batch_size)
                     deadline = time.monotonic() + timeout_seconds
@@ -137,31 +144,39 @@ class SeededReplay(sample_stream.SampleStream):
         return max(experience.n_step + 1, self._capacity // experience.num_lanes)
 
 
-class _RowSource:
-    """Takes rows out of the table, in their order."""
+def _move_rows(
+    client: reverb.Client, layout: rows.RowLayout, ring: row_ring.RowRing, timeout_seconds: float
+) -> None:
+    """Takes every row out of the table, in their order; whoever comes next finds the others.
 
-    def __init__(
-        self, client: reverb.Client, layout: rows.RowLayout, timeout_seconds: float
-    ) -> None:
-        self._client = client
-        self._layout = layout
-        self._timeout_seconds = timeout_seconds
-        self._taken = 0
-        # One sampler for all: it fetches one item ahead, which another would then miss.
-        self._samples = client.sample(
-            TABLE, num_samples=2**62, emit_timesteps=False, unpack_as_table_signature=True
-        )
+    As many are asked for as there are: a sampler that waited for more would take the next row the
+    moment it is written, and the table's counts would depend on when they are looked at.
 
-    def move_to(self, ring: row_ring.RowRing) -> None:
-        """Takes every row that was written so far."""
-        table = reverb_calls.fetch_table(self._client, TABLE, self._timeout_seconds)
-        written = table.rate_limiter_info.insert_stats.completed
-        for _ in range(written - self._taken):
-            sample = next(self._samples)
+    Raises:
+      errors.ReplayTimeoutError: If the server does not hand them over in time.
+    """
+    left = reverb_calls.fetch_table(client, TABLE, timeout_seconds).current_size
+    while left:
+        for sample in _take(client, min(left, _ROWS_AT_ONCE), timeout_seconds):
             columns = {name: np.asarray(column[0]) for name, column in sample.data.items()}
             ring.add(
                 columns,
-                self._layout.read_array(columns, "step_type"),
-                self._layout.read_array(columns, "next_step_type"),
+                layout.read_array(columns, "step_type"),
+                layout.read_array(columns, "next_step_type"),
             )
-        self._taken = written
+            left -= 1
+
+
+def _take(client: reverb.Client, count: int, timeout_seconds: float) -> list[reverb.ReplaySample]:
+    """Takes so many rows, which must be there."""
+    return reverb_calls.call_with_deadline(
+        lambda: list(
+            client.sample(TABLE, count, emit_timesteps=False, unpack_as_table_signature=True)
+        ),
+        timeout_seconds,
+        lambda: errors.ReplayTimeoutError(
+            f"the learner has waited {timeout_seconds:g} s for {count} rows that table '{TABLE}' "
+            f"at {client.server_address} held: the server is gone, or somebody else takes rows out "
+            "of it"
+        ),
+    )

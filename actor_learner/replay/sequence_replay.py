@@ -50,6 +50,7 @@ class SequenceReplay(sample_stream.SampleStream):
 
     kind = experience_lib.SEQUENCES
     weighted = True
+    table_name = TABLE
 
     def __init__(
         self,

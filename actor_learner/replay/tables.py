@@ -10,11 +10,15 @@ min_size.min_size = 1_000
 from __future__ import annotations
 
 import sys
+import weakref
 from typing import Any
 
 import reverb
 
 from actor_learner import configurable, errors
+
+# Reverb ends the process when a limiter is given to a second table.
+_limiters_in_use: weakref.WeakSet[reverb.rate_limiters.RateLimiter] = weakref.WeakSet()
 
 
 @configurable.register
@@ -86,7 +90,8 @@ def uniform_table(
       max_size: Items it holds at most.
       signature: Nest of `tf.TensorSpec` of an item (`signatures.window_signature`); with it, items
         of another shape are refused when they are written.
-      rate_limiter: Default `min_size(1)`.
+      rate_limiter: Default `min_size(1)`. Of no other table; from gin, `@min_size()` makes another
+        for each.
       max_times_sampled: An item leaves after so many samples; 0: never for that reason.
 
     Raises:
@@ -168,12 +173,20 @@ def lifo_table(
 
 
 def _table(builder, name, max_size, sampler, signature, rate_limiter, max_times_sampled):
+    if rate_limiter is None:
+        rate_limiter = reverb.rate_limiters.MinSize(1)
+    if rate_limiter in _limiters_in_use:
+        raise errors.ConfigError(
+            f"{builder}.rate_limiter of table {name!r} serves another table already; build one for "
+            "each: where a builder of tables is called again, its rate limiter must be built in it"
+        )
+    _limiters_in_use.add(rate_limiter)
     table = reverb.Table(
         name=_name(builder, name),
         sampler=sampler,
         remover=reverb.selectors.Fifo(),
         max_size=_whole_number(f"{builder}.max_size", max_size),
-        rate_limiter=rate_limiter or reverb.rate_limiters.MinSize(1),
+        rate_limiter=rate_limiter,
         max_times_sampled=_whole_number(f"{builder}.max_times_sampled", max_times_sampled, least=0),
         signature=signature,
     )

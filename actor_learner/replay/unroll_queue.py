@@ -41,6 +41,7 @@ class UnrollQueue(sample_stream.SampleStream):
 
     kind = experience_lib.UNROLLS
     repeatable = True
+    table_name = TABLE
 
     def __init__(
         self,

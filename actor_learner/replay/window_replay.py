@@ -36,6 +36,8 @@ class WindowReplay(sample_stream.SampleStream):
       prefetch: Batches kept ready for the learner.
     """
 
+    table_name = TABLE
+
     def __init__(
         self,
         capacity: int = 100_000,

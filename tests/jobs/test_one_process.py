@@ -168,6 +168,15 @@ def test_a_table_whose_priorities_nobody_updates_is_refused(tmp_path):
         train(tmp_path, replay=replay)
 
 
+def test_a_prioritized_replay_with_a_rate_limiter_of_its_own_trains(tmp_path):
+    replay = prioritized_replay.PrioritizedReplay(
+        1000, rate_limiter=lambda: tables.min_size(20), importance_start=1.0
+    )
+    status, environment_steps, train_steps = train(tmp_path, environment_steps=200, replay=replay)
+    assert status == one_process.COMPLETED
+    assert train_steps == (environment_steps - 100) // 2
+
+
 def test_a_changed_ratio_counts_from_the_resumption_on():
     pace = plan.Pace(learn_from=5_000, train_step=2_500, updates_per_step=2.0)
     assert pace.steps_until(2_520) == 5_010

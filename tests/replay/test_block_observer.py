@@ -11,7 +11,14 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner import errors
-from actor_learner.replay import block_observer, blocks, datasets, server, tables
+from actor_learner.replay import (
+    block_observer,
+    blocks,
+    datasets,
+    lane_observer,
+    server,
+    tables,
+)
 
 FIRST, MID, LAST = 0, 1, 2
 TABLE = "queue"
@@ -84,14 +91,18 @@ def expected_transitions(history, n_step, gamma):
 class Queue:
     """A table that hands each item out once, its observer, and all transitions in it."""
 
-    def __init__(self, layout):
+    def __init__(self, layout, flush_seconds=3600.0, max_size=10_000):
         self.layout = layout
         self.server = server.ReplayServer(
-            [tables.queue_table(TABLE, 10_000, signature=layout.signature())]
+            [tables.queue_table(TABLE, max_size, signature=layout.signature())]
         )
         self.version = 0
         self.observer = block_observer.BlockObserver(
-            self.server.client(), TABLE, layout, version=lambda: self.version
+            self.server.client(),
+            TABLE,
+            layout,
+            flush_seconds=flush_seconds,
+            version=lambda: self.version,
         )
 
     def batches(self, gamma=1.0):
@@ -128,8 +139,8 @@ class Queue:
 def make_queue():
     made = []
 
-    def make(layout):
-        made.append(Queue(layout))
+    def make(layout, **options):
+        made.append(Queue(layout, **options))
         return made[-1]
 
     yield make
@@ -138,9 +149,10 @@ def make_queue():
         queue.server.stop()
 
 
-@pytest.mark.parametrize(
-    "lanes, rows_per_item, n_step", [(1, 1, 1), (1, 16, 1), (3, 4, 1), (2, 4, 3), (2, 2, 5)]
-)
+LAYOUTS = [(1, 1, 1), (1, 16, 1), (3, 4, 1), (2, 4, 3), (2, 2, 5)]
+
+
+@pytest.mark.parametrize("lanes, rows_per_item, n_step", LAYOUTS)
 def test_every_transition_is_read_exactly_once(make_queue, lanes, rows_per_item, n_step):
     layout = blocks.BlockLayout(World.SPEC, lanes, n_step=n_step, rows_per_item=rows_per_item)
     queue, world = make_queue(layout), World(lanes)
@@ -154,7 +166,7 @@ def test_every_transition_is_read_exactly_once(make_queue, lanes, rows_per_item,
     assert queue.transitions(gamma=0.5) == expected_transitions(world.history, n_step, 0.5)
 
 
-def test_flushing_leaves_the_rows_of_an_unfinished_cell_for_later(make_queue):
+def test_flushing_leaves_the_young_rows_of_an_unfinished_cell_for_later(make_queue):
     layout = blocks.BlockLayout(World.SPEC, 2, rows_per_item=8)
     queue, world = make_queue(layout), World(2)
     for count in (20, 10):
@@ -164,6 +176,72 @@ def test_flushing_leaves_the_rows_of_an_unfinished_cell_for_later(make_queue):
     assert queue.server.info().tables[TABLE].size == 2
     queue.observer.close()
     assert queue.server.info().tables[TABLE].size == 4
+    assert queue.transitions(1.0) == expected_transitions(world.history, 1, 1.0)
+
+
+class Clock:
+    """Stands in for the module `time` of the observers."""
+
+    def __init__(self, monkeypatch):
+        self.now = 100.0
+        for module in (block_observer, lane_observer):
+            monkeypatch.setattr(module, "time", self)
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.mark.parametrize("lanes, rows_per_item, n_step", LAYOUTS)
+def test_rows_that_have_waited_long_enough_can_be_read_at_once(
+    make_queue, monkeypatch, lanes, rows_per_item, n_step
+):
+    clock = Clock(monkeypatch)
+    layout = blocks.BlockLayout(World.SPEC, lanes, n_step=n_step, rows_per_item=rows_per_item)
+    queue, world = make_queue(layout, flush_seconds=5.0), World(lanes)
+    found = collections.Counter()
+    for turn in range(40):
+        # Sometimes long after the row before, sometimes shortly.
+        clock.now += 5.0 if turn % 3 else 0.5
+        queue.observer(world.row())
+        if turn % 3 == 2:  # The row before, which was observed 5 s earlier, was not yet confirmed.
+            found += queue.transitions(gamma=0.5)
+            assert found == expected_transitions(world.history, n_step, 0.5)
+    queue.observer.close()
+    found += queue.transitions(gamma=0.5)
+    assert found == expected_transitions(world.history, n_step, 0.5)
+
+
+def test_a_flush_writes_an_unfinished_cell_only_if_its_rows_are_old(make_queue, monkeypatch):
+    clock = Clock(monkeypatch)
+    layout = blocks.BlockLayout(World.SPEC, 2, rows_per_item=8)
+    queue, world = make_queue(layout, flush_seconds=5.0), World(2)
+    sizes = []
+    for count, seconds in [(10, 0.0), (3, 4.0), (3, 1.0), (0, 0.0), (0, 5.0), (2, 0.0)]:
+        for _ in range(count):
+            queue.observer(world.row())
+        clock.now += seconds
+        queue.observer.flush()
+        sizes.append(queue.server.info().tables[TABLE].size)
+    # The first rows at once, in two cells; then nothing until they are 5 s old. The last row waits
+    # for the one that completes its transition, however old it is, and is then written at once.
+    assert sizes == [2, 2, 3, 3, 3, 4]
+
+
+def test_a_table_that_fills_up_is_spared_short_items_for_longer(make_queue, monkeypatch):
+    clock = Clock(monkeypatch)
+    layout = blocks.BlockLayout(World.SPEC, 1, rows_per_item=8)
+    queue, world = make_queue(layout, flush_seconds=1.0, max_size=16), World(1)
+    sizes = []
+    for count, seconds in [(2, 1.0)] * 7 + [(10, 1.0), (2, 58.0), (0, 1.0)]:
+        for _ in range(count):
+            queue.observer(world.row())
+        clock.now += seconds
+        queue.observer.flush()
+        sizes.append(queue.server.info().tables[TABLE].size)
+    # Four short items are a quarter of the table. Then a full one, and when the next has waited for
+    # 60 s, that one and a short one.
+    assert sizes == [1, 2, 3, 4, 4, 4, 4, 5, 5, 7]
+    queue.observer.close()
     assert queue.transitions(1.0) == expected_transitions(world.history, 1, 1.0)
 
 
@@ -272,8 +350,9 @@ def stacked_rows(lanes, count, shape, padding_type, axis):
     ],
 )
 def test_stacks_are_rebuilt_bit_by_bit(
-    make_queue, lanes, rows_per_item, n_step, shape, padding_type, axis
+    make_queue, monkeypatch, lanes, rows_per_item, n_step, shape, padding_type, axis
 ):
+    clock = Clock(monkeypatch)
     history = stacked_rows(lanes, 40, shape, padding_type, axis)
     stacked_shape = history[0].observation.shape[1:]
     data_spec = spec(tensor_spec.BoundedTensorSpec(stacked_shape, tf.uint8, 0, 255))
@@ -282,12 +361,13 @@ def test_stacks_are_rebuilt_bit_by_bit(
     )
     frames = layout.large.get("observation") or layout.parts["observation"].field
     assert frames.shape == shape
-    queue = make_queue(layout)
+    queue = make_queue(layout, flush_seconds=1.0)  # Every third row ends a segment.
     for row in history[:4]:
         queue.observer(row)
     queue.observer.flush()
     for row in history[4:30]:
         queue.observer(row)
+        clock.now += 0.4
     queue.observer.reset()  # In the middle of episodes: their older frames are not lost.
     for row in history[30:]:
         queue.observer(row)

@@ -1,11 +1,15 @@
 """Replay drawn by the learner: the same rows and seed give the same batches, and right ones."""
 
+import time
+from unittest import mock
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import trajectory as trajectory_lib
 
+from actor_learner import errors, reverb_calls
 from actor_learner.replay import sample_stream, seeded_replay, server
 
 LANES = 3
@@ -81,6 +85,75 @@ def test_the_same_seed_draws_the_same_batches():
         for (one, _), (two, _) in zip(draw(5, 1), draw(6, 1))
     ]
     assert any(different)
+
+
+def write(observer, times):
+    for t in times:
+        observer(step(t))
+    observer.flush()
+
+
+@pytest.mark.parametrize("more", [0, 300])
+def test_another_iterator_goes_on_where_the_first_one_stopped(more):
+    stream = seeded_replay.SeededReplay(seed=0)
+    experience = sample_stream.Experience(SPEC, LANES, 1, 0.5)
+    with server.ReplayServer(stream.tables(experience)) as replay:
+        observer = stream.observer(experience, replay.client())
+        dataset = stream.dataset(experience, replay.address, 8, timeout_seconds=5.0)
+        write(observer, range(20))
+        next(iter(dataset))
+        write(observer, range(20, 20 + more))
+        trajectory, _ = reverb_calls.call_with_deadline(
+            lambda: next(iter(dataset)), 60.0, lambda: AssertionError("the iterator hangs")
+        )
+        assert (trajectory.observation["time"].numpy() % 1000).max() < 20 + more
+        assert stream.num_transitions(experience, 0) == (20 + more) * LANES
+        observer.close()
+
+
+def test_the_counts_of_the_table_do_not_depend_on_when_they_are_looked_at():
+    stream = seeded_replay.SeededReplay(seed=0)
+    experience = sample_stream.Experience(SPEC, LANES, 1, 0.5)
+    with server.ReplayServer(stream.tables(experience)) as replay:
+        observer = stream.observer(experience, replay.client())
+        iterator = iter(stream.dataset(experience, replay.address, 8, timeout_seconds=5.0))
+        write(observer, range(20))
+        next(iterator)
+        write(observer, range(20, 30))
+        # Nobody asks for a batch: what was written stays unread, however long one waits.
+        with pytest.raises(errors.ReplayTimeoutError):
+            reverb_calls.call_with_deadline(
+                lambda: _wait_for_samples(replay, 21), 0.3, lambda: errors.ReplayTimeoutError()
+            )
+        table = replay.info().tables[stream.table_name]
+        assert (table.size, table.samples, table.inserts) == (10, 20, 30)
+        observer.close()
+
+
+def _wait_for_samples(replay, count):
+    while replay.info().tables[seeded_replay.TABLE].samples < count:
+        time.sleep(0.01)
+
+
+def test_rows_that_somebody_else_takes_end_the_wait_with_an_explanation(caplog):
+    stream = seeded_replay.SeededReplay(seed=0)
+    experience = sample_stream.Experience(SPEC, LANES, 1, 0.5)
+    with server.ReplayServer(stream.tables(experience)) as replay:
+        observer = stream.observer(experience, replay.client())
+        write(observer, range(5))
+        real, thief = reverb_calls.fetch_table, replay.client()
+
+        def fetch_and_steal(*args):
+            info = real(*args)
+            list(thief.sample(seeded_replay.TABLE, 3))
+            return info
+
+        dataset = stream.dataset(experience, replay.address, 8, timeout_seconds=0.3)
+        with mock.patch.object(reverb_calls, "fetch_table", fetch_and_steal):
+            with pytest.raises(StopIteration):
+                next(iter(dataset))
+        assert "0.3 s for 5 rows that table 'experience'" in caplog.text
+        observer.close()
 
 
 def test_an_empty_table_ends_the_dataset_after_the_timeout():
