@@ -229,7 +229,7 @@ class LearnerJob(worker.Worker):
         self._closing.callback(results.close)
         self._evaluations = evaluations.Evaluations(
             results,
-            best_policy.Keeper(self._partner.address, self._model.agent.policy, self._store),
+            best_policy.Keeper(self._partner.client, self.job.run_dir.best, self._store),
             on_row=self._metric_files.write,
             seconds=lambda: self._progress.seconds,
             target_return=self._experiment.target_return,
@@ -358,8 +358,8 @@ class LearnerJob(worker.Worker):
 
     def _rest(self) -> worker.PollResult:
         """Waits, training being complete, for the final version's evaluation to write it down."""
-        rated = self._evaluations.has(self.train_step)
-        done = rated or not self._last_evaluation.is_expected()
+        raters = self._evaluations.raters(self.train_step)
+        done = not self._last_evaluation.is_expected(raters)
         return worker.PollResult(done=done, idle_seconds=_REST_SECONDS)
 
     def _store_version(self) -> None:

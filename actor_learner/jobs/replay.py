@@ -73,7 +73,7 @@ class ReplayJob(worker.Worker):
         tables = [
             *built.plan.stream.tables(built.plan.experience),
             *publication.publication_tables(built.published_variables()),
-            best_policy.best_table(built.agent.policy),
+            best_policy.best_table(),
             mailbox.mailbox_table(mailbox.REPORTS),
             mailbox.mailbox_table(mailbox.EVALUATIONS),
             contract.contract_table(),

@@ -15,6 +15,7 @@ import reverb
 
 from actor_learner import config, run_directory
 from actor_learner.jobs import states
+from actor_learner.learning import evaluation
 from actor_learner.parameters import store
 from actor_learner.replay import checkpoints
 from actor_learner.reporting import jsonl
@@ -88,7 +89,8 @@ class _Story:
         watch.wait(lambda: (s := watch.status("load")) and s.steps, "a note is taken", everybody)
         told.address = watch.names.get("mine/jobs/replay/0/address")
         told.note = own_table.latest(reverb.Client(told.address))
-        told.lag = watch.details("actor", "version_lag_seconds")
+        watch.wait(lambda: "version_lag_seconds" in self._actor(), "its lag is known", everybody)
+        told.lag = self._actor()["version_lag_seconds"]
 
         rival = self._start(self._delta, "learner", *common(FOREVER), "--run=elsewhere/mine")
         told.rival = (rival.exit_code(), rival.said, first["learner"].pid)
@@ -125,6 +127,10 @@ class _Story:
             "actor": self._start(self._gamma, "actor", *flags, "--run=mine"),
             "evaluator": self._start(self._delta, "eval", *flags, "--run=mine"),
         }
+
+    def _actor(self):
+        status = self._watch.status("actor")
+        return {} if status is None else status.details
 
     def _steps(self):
         status = self._watch.status("learner")
@@ -208,3 +214,9 @@ def test_the_best_policy_of_an_evaluator_elsewhere_is_kept_by_the_learner(story)
     rated = {row["train_steps"]: row["eval_return"] for row in story.rows if "eval_return" in row}
     assert parameters.metadata["mean_return"] == rated[parameters.version] == max(rated.values())
     assert sorted(parameters.values["QNetwork/dense/kernel"].shape) == [2, 16]
+    score = evaluation.read_best_score(str(story.run_dir.best))
+    assert (score["train_step"], score["mean"]) == (
+        parameters.version,
+        parameters.metadata["mean_return"],
+    )
+    assert (story.run_dir.best / "policy" / "saved_model.pb").exists()

@@ -6,7 +6,7 @@ import reverb
 
 import actor_learner
 from actor_learner import errors, reverb_calls
-from actor_learner.jobs import actor, contract, job, names, partner
+from actor_learner.jobs import actor, contract, evaluator, job, names, partner
 from actor_learner.naming import connect, memory
 from actor_learner.replay import server
 from tests.jobs import job_processes
@@ -74,6 +74,17 @@ def test_an_actor_in_another_environment_is_refused(refused):
     said = refused("--gin_param=GymnasiumEnvironment.env_id = 'Acrobot-v1'")
     assert "time step spec/observation/shape[0]: 6 here, 4 in the run" in said
     assert "action spec" in said
+
+
+def test_an_evaluator_in_another_environment_is_refused(run, monkeypatch, capfd):
+    monkeypatch.delenv(connect.ENVIRONMENT_VARIABLE, raising=False)
+    binding = "--gin_param=GymnasiumEnvironment.env_id = 'Acrobot-v1'"
+    code = evaluator.run(["--gin_file=dqn_cartpole", f"--run={run.path}", binding])
+    gin.clear_config()
+    said = capfd.readouterr().err
+    assert code == 2, said
+    assert "the environment of evaluator-0 of run mine does not fit the run at localhost:" in said
+    assert "time step spec/observation/shape[0]: 6 here, 4 in the run" in said
 
 
 def test_an_actor_with_other_lanes_is_refused(refused):
