@@ -258,7 +258,7 @@ def test_the_slurm_script_starts_every_job_of_the_run_and_failed_ones_again(slur
             assert (arguments.host, arguments.port) == ("node-a", 30123)
 
 
-@pytest.mark.parametrize("code", [2, 130, 143])
+@pytest.mark.parametrize("code", [2, 3, 130, 143])
 def test_the_slurm_script_ends_with_a_job_that_is_not_to_be_started_again(slurm, code):
     process = run_slurm(slurm, FIRST_CODE=str(code))
     assert process.returncode == code, process.stderr

@@ -82,6 +82,7 @@ class Controller:
         *,
         kind: str | None = None,
         index: int | None = None,
+        only: Collection[str] | None = None,
         timeout: float = 30.0,
     ) -> dict[str, control.Reply]:
         """Sends a command to workers and waits until all of them have obeyed.
@@ -92,6 +93,7 @@ class Controller:
           command: One of `states.COMMANDS`.
           kind: To those of this kind only.
           index: To those with this index only.
+          only: To those in one of these states only; None is all that are alive.
           timeout: Seconds that all of them have together.
 
         Returns:
@@ -105,12 +107,15 @@ class Controller:
         addressed = [
             status
             for status in self.workers(kind)
-            if status.state in states.LIVE and index in (None, status.index)
+            if status.state in (states.LIVE if only is None else only)
+            and index in (None, status.index)
         ]
         if not addressed:
+            wanted = "alive" if only is None else " or ".join(only)
+            there = "; ".join(status.describe() for status in self.workers(kind)) or "none"
             raise errors.JobError(
                 f"there is nobody to send '{command}' to: {self._who(kind, index)} of run "
-                f"{self._run} is alive"
+                f"{self._run} is {wanted}. Those known: {there}"
             )
         places = {status.name: (self._run, status.kind, status.index) for status in addressed}
         replies = self._exchange(command, places, timeout)

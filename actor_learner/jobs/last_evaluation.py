@@ -12,7 +12,6 @@ from actor_learner.jobs import job as job_lib
 from actor_learner.naming import name_errors
 
 KIND = "evaluator"
-MOST_SECONDS = 300.0
 
 
 class LastEvaluation:
@@ -23,7 +22,7 @@ class LastEvaluation:
       timeout_seconds: How long they may take.
     """
 
-    def __init__(self, job: job_lib.Job, timeout_seconds: float = MOST_SECONDS) -> None:
+    def __init__(self, job: job_lib.Job, timeout_seconds: float) -> None:
         self._job = job
         self._timeout_seconds = timeout_seconds
         self._deadline = time.monotonic() + timeout_seconds

@@ -11,7 +11,7 @@ from typing import Any
 from absl import logging
 
 from actor_learner import errors
-from actor_learner.jobs import main, worker
+from actor_learner.jobs import extra_jobs, main, warm_start, worker
 
 KIND = "learner"
 _SLICE_SECONDS = 0.25
@@ -55,6 +55,8 @@ class LearnerJob(worker.Worker):
                 f"the learner leaves checkpoints, metrics and policies behind, but --run={job.run} "
                 f"is no directory: pass --run=some/place/{job.run}"
             )
+        own_files.lock_run(job, self._closing)
+        self._final_seconds = extra_jobs.declared(job.source).final_evaluation_seconds
         self._closing.enter_context(parts.scope())
         self._experiment = experiment_lib.Experiment()
         self._partner = partner.Partner(job, self._replay_address)
@@ -73,6 +75,7 @@ class LearnerJob(worker.Worker):
             agent=self._model.agent,
             replay_client=self._partner.client,
         )
+        warm_start.WarmStart().apply(self._model.agent, job.run_dir)
         self._build_trainer()
         self._build_publisher()
         self._build_supply()
@@ -351,7 +354,7 @@ class LearnerJob(worker.Worker):
         self._announce(done=True)
         self._publisher.flush()
         self._rows.write(self._trainer.loss)
-        self._last_evaluation = last_evaluation.LastEvaluation(self.job)
+        self._last_evaluation = last_evaluation.LastEvaluation(self.job, self._final_seconds)
         self._complete = True
         reached = self._evaluations.target_reached
         logging.info("Training is complete: %s.", reached or "all steps are taken")
@@ -397,6 +400,7 @@ def run(argv: list[str] | None = None) -> int:
         parser.add_argument(
             "--replay", metavar="HOST:PORT", help="the replay server (default: ask the registry)"
         )
+        warm_start.add_flag(parser)
 
     return main.run_job(
         KIND, lambda arguments: LearnerJob(arguments.replay), argv, add_flags=add_flags

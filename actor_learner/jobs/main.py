@@ -59,8 +59,8 @@ def run_job(
       needs_config: Whether the job is nothing without a gin file.
 
     Returns:
-      The exit code. 0: done, or asked to end by a controller. 1: failed. 2: the configuration is
-      wrong, or does not suit the run. 130, 143: ended in order by SIGINT or SIGTERM.
+      The exit code. 0: done. 1: failed. 2: the configuration is wrong, or does not suit the run.
+      3: ended in order by a controller's `exit`; 130, 143: by SIGINT or SIGTERM.
     """
     parser = argparse.ArgumentParser(
         prog=f"actor-learner {kind}", description=f"Runs the job {kind}."

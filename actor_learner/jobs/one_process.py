@@ -24,6 +24,7 @@ from actor_learner.jobs import (
     progress_state,
     rating,
     trainer,
+    warm_start,
 )
 from actor_learner.learning import evaluation, policy_export, triggers
 from actor_learner.replay import offline, recording, server
@@ -189,6 +190,7 @@ class OneProcess:
             run_dir=str(run), train_step=self._train_step, environment_step=self._environment_step
         )
         self._build_algorithm(seed)
+        warm_start.WarmStart().apply(self._algorithm.agent, run)
         parts.publish(agent=self._algorithm.agent)
         self._build_server()
         if experiment.is_offline:

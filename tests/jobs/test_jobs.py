@@ -106,7 +106,8 @@ class _Story:
         told.rows_before = jsonl.read_rows(told.run_dir.metrics_jsonl)
 
         told.limit = watch.details("learner", "environment_steps") + A_LITTLE
-        second = self._start_others(told.limit)
+        # The run goes on from its checkpoint, so that it does not matter what it began from.
+        second = self._start_others(told.limit, "--warm_start=nowhere")
         told.completed = {name: process.exit_code() for name, process in second.items()}
         told.learner = watch.status("learner")
         told.evaluator = watch.status("evaluator")
@@ -120,10 +121,10 @@ class _Story:
         self._closing.callback(process.kill)
         return process
 
-    def _start_others(self, environment_steps):
+    def _start_others(self, environment_steps, *of_learner):
         flags = common(environment_steps)
         return {
-            "learner": self._start(self._beta, "learner", *flags, "--run=runs/mine"),
+            "learner": self._start(self._beta, "learner", *flags, "--run=runs/mine", *of_learner),
             "actor": self._start(self._gamma, "actor", *flags, "--run=mine"),
             "evaluator": self._start(self._delta, "eval", *flags, "--run=mine"),
         }
