@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Mapping
 
 from actor_learner import errors
-from actor_learner.jobs import control, names, states
+from actor_learner.jobs import control, names, states, unused_bindings
 from actor_learner.jobs import status as status_lib
 from actor_learner.naming import registry
 
@@ -75,6 +75,10 @@ class Controller:
     def failures(self) -> dict[str, status_lib.Failure]:
         """What ended each worker that has failed, by its name."""
         return {s.name: s.failure for s in self.workers() if s.failure is not None}
+
+    def unused_bindings(self, workers: Collection[str]) -> list[str] | None:
+        """What none of `workers` has used of the configuration; None before all have said so."""
+        return unused_bindings.in_common(self._names, self._run, list(workers))
 
     def send(
         self,

@@ -46,7 +46,7 @@ def run_jobs(
         controller.forget_ended()
         with (
             signals.stop_on_signal(terminal) as stop,
-            status_reader.StatusReader(controller) as reader,
+            status_reader.StatusReader(controller, [spec.name for spec in specs]) as reader,
         ):
             outcome = supervisor.Supervisor(
                 specs,

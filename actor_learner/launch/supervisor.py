@@ -7,6 +7,8 @@ import time
 from collections.abc import Sequence
 from typing import Callable, NamedTuple
 
+from absl import logging
+
 from actor_learner import run_directory
 from actor_learner.launch import job_rows, job_spec, supervised_job
 from actor_learner.launch import status_reader as status_reader_lib
@@ -71,6 +73,7 @@ class Supervisor:
         self._stop = stop
         self._kill_after_seconds = grace_seconds + _BEYOND_GRACE_SECONDS
         self._final_seconds = final_seconds
+        self._told_of_unused = False
         # Those that serve are started first, those that use them last.
         ordered = sorted(specs, key=lambda spec: (-spec.stop_rank, spec.kind, spec.index))
         self._jobs = [
@@ -169,6 +172,11 @@ class Supervisor:
         for job in self._jobs:
             job.tick(now)
         self._view.update(job_rows.rows(self._jobs, self._reader, now))
+        if not self._told_of_unused and self._reader.unused_bindings is not None:
+            self._told_of_unused = True
+            for line in self._reader.unused_bindings:
+                logging.warning("No job uses this: %s", line)
+                self._view.message(f"warning: {line} (in any job)")
 
     def _late(self) -> list[str]:
         """Evaluators that have had their time after training was complete."""
