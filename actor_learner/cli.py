@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
 from actor_learner import errors
-from actor_learner.commands import params, up
+from actor_learner.commands import control, params, up
+from actor_learner.jobs import flags, warm_start
 
 JOBS = {
     "replay": "the replay server of a run of separate jobs",
@@ -20,6 +22,11 @@ JOBS = {
     "learner": "its learner",
     "evaluator": "one of its evaluators; also: eval --run=RUN",
 }
+
+_FLAGS_OF_JOBS = (
+    *("--run", "--gin_file", "--gin_param", "--gin_bindings", "--registry", "--replay"),
+    *("--index", "--num_actors", "--hold"),
+)
 
 OK, FAILED, BAD_CONFIGURATION, SIGINT_EXIT = 0, 1, 2, 130
 
@@ -50,11 +57,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _job_module(argv: Sequence[str]) -> str | None:
     """The module of the job that the command line names; None if it names another command.
 
-    `eval RUN` rates the best policy of a run; `eval --run=RUN` joins a run as its evaluator.
+    `eval RUN` rates the best policy of a run; `eval` with flags of a job, such as `--run=RUN` or
+    `--gin_file=FILE`, joins a run as its evaluator.
     """
     name = argv[0] if argv else ""
     if name == "eval":
-        joins = any(argument.split("=")[0] == "--run" for argument in argv[1:])
+        joins = any(argument.split("=")[0] in _FLAGS_OF_JOBS for argument in argv[1:])
         name = "evaluator" if joins else ""
     return f"actor_learner.jobs.{name}" if name in JOBS else None
 
@@ -68,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--run_dir", help="where everything goes (default: a new one under runs/)")
     train.add_argument("--seed", type=int, help="seed of everything random (default: drawn)")
     train.add_argument("--resume", metavar="RUN", help="go on with the run in this directory")
+    warm_start.add_flag(train)
     train.add_argument(
         "--dry_run", action="store_true", help="build everything, train nothing, leave nothing"
     )
@@ -78,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser(name, help=help_text)  # `main` takes these over; here for the help.
 
     evaluate = commands.add_parser("eval", help="evaluate the best policy of a run")
-    evaluate.add_argument("run", help="run directory")
+    evaluate.add_argument("run", nargs="?", help=f"run directory (default: ${flags.RUN_VARIABLE})")
     evaluate.add_argument("--episodes", type=_positive, default=20)
     evaluate.add_argument("--seed", type=int, default=0, help="seed of the environment")
     evaluate.add_argument("--video", metavar="OUT.mp4", help="write a video of one lane's episodes")
@@ -92,6 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--steps", type=_positive, default=1000)
     check.set_defaults(command=_check_environment)
 
+    control.add_parser(commands)
     params.add_parser(commands)
     return parser
 
@@ -129,8 +139,11 @@ def _train(arguments: argparse.Namespace) -> int:
 def _evaluate(arguments: argparse.Namespace) -> int:
     from actor_learner.commands import evaluate
 
+    run = arguments.run or os.environ.get(flags.RUN_VARIABLE)
+    if not run:
+        raise errors.ConfigError(f"which run? Give its directory, or set {flags.RUN_VARIABLE}")
     return evaluate.run(
-        arguments.run,
+        run,
         episodes=arguments.episodes,
         seed=arguments.seed,
         video=arguments.video,

@@ -83,6 +83,11 @@ def check_all_used() -> None:
     usage.check_all_used()
 
 
+def unused() -> dict[str, str]:
+    """What `check_all_used` would complain about: place and reason of each binding, by its name."""
+    return usage.unused()
+
+
 def operative_config() -> str:
     """The values in effect in all calls so far, defaults included, as gin text."""
     return gin.operative_config_str()

@@ -209,12 +209,13 @@ def slurm(tmp_path):
         "done; exit $code",
     )
     fake(bin_directory, "redis-server", "sleep 60 & trap 'kill $!; exit 0' TERM; wait")
-    # The first learner fails: it must be started again.
+    # The first learner fails.
     fake(
         bin_directory,
         "actor-learner",
         f"exec 9>{tmp_path}/lock; flock 9; {note}\n"
-        f"if [[ $1 == learner && ! -e {tmp_path}/failed ]]; then touch {tmp_path}/failed; exit 1; "
+        f"if [[ $1 == learner && ! -e {tmp_path}/failed ]]; then\n"
+        f"  touch {tmp_path}/failed; exit $FIRST_CODE\n"
         "fi\n"
         "[[ $1 != replay ]] || { exec 9>&-; sleep 60 & trap 'kill $!; exit 143' TERM; wait; }",
     )
@@ -230,6 +231,7 @@ def run_slurm(slurm, **variables):
             "SLURM_JOB_ID": "123",
             "SLURM_JOB_NODELIST": "node-[a-c]",
             "SLURM_NTASKS": "7",
+            "FIRST_CODE": "1",
             **variables,
         },
         capture_output=True,
@@ -238,8 +240,9 @@ def run_slurm(slurm, **variables):
     )
 
 
-def test_the_slurm_script_starts_every_job_of_the_run_and_failed_ones_again(slurm, parse):
-    process = run_slurm(slurm)
+@pytest.mark.parametrize("code", [1, 134, 137, 139])
+def test_the_slurm_script_starts_every_job_of_the_run_and_failed_ones_again(slurm, parse, code):
+    process = run_slurm(slurm, FIRST_CODE=str(code))
     assert process.returncode == 0, process.stderr
     lines = (slurm / "commands").read_text().splitlines()
     started = [parse(shlex.split(line)) for line in lines]
@@ -253,6 +256,14 @@ def test_the_slurm_script_starts_every_job_of_the_run_and_failed_ones_again(slur
         assert has_directory == (kind in ("replay", "learner"))
         if kind == "replay":
             assert (arguments.host, arguments.port) == ("node-a", 30123)
+
+
+@pytest.mark.parametrize("code", [2, 3, 130, 143])
+def test_the_slurm_script_ends_with_a_job_that_is_not_to_be_started_again(slurm, code):
+    process = run_slurm(slurm, FIRST_CODE=str(code))
+    assert process.returncode == code, process.stderr
+    lines = (slurm / "commands").read_text().splitlines()
+    assert len([line for line in lines if line.startswith("learner")]) == 1
 
 
 def test_the_slurm_script_says_when_there_is_no_room_for_an_actor(slurm):

@@ -6,9 +6,14 @@ import contextlib
 import os
 import pathlib
 import tempfile
+from typing import TYPE_CHECKING
 
 from actor_learner import config, errors, import_path, run_directory
+from actor_learner.commands import rated_policy
 from actor_learner.reporting import process_output, video
+
+if TYPE_CHECKING:
+    import numpy as np
 
 OK = 0
 FRAMES_PER_SECOND = 30
@@ -19,7 +24,7 @@ def run(
 ) -> int:
     """Evaluates and prints mean ± std over `episodes` greedy episodes; may film or record them."""
     run_dir = run_directory.RunDirectory.existing(run_path)
-    policy_path = _policy_path(run_dir)
+    rated = rated_policy.find(run_dir)
     if video is not None and pathlib.Path(video).suffix != ".mp4":
         raise errors.ConfigError(f"--video={video}: the file's name must end in .mp4")
     import_path.extend(run_dir.read_description().get("import_path", []))
@@ -33,11 +38,11 @@ def run(
         output.quiet_imports(),
     ):
         config.load(config.ConfigSource((str(run_dir.config),), ()))
-        returns = _evaluate(policy_path, episodes, seed, video)
+        returns = _evaluate(rated, episodes, seed, video)
         if record is not None:
-            _record(policy_path, episodes, seed, record)
+            _record(rated, episodes, seed, record)
     print(
-        f"{policy_path}: return {returns.mean():.2f} ± {returns.std():.2f} over {episodes} "
+        f"{rated.what}: return {returns.mean():.2f} ± {returns.std():.2f} over {episodes} "
         f"episodes (min {returns.min():.2f}, max {returns.max():.2f})"
     )
     if video is not None:
@@ -47,22 +52,11 @@ def run(
     return OK
 
 
-def _policy_path(run_dir: run_directory.RunDirectory) -> pathlib.Path:
-    """The best policy if an evaluation has found one, else the latest exported one."""
-    candidates = (run_dir.best / "policy", run_dir.policies / "greedy_policy")
-    for path in candidates:
-        if path.is_dir():
-            return path
-    raise errors.ConfigError(
-        f"{run_dir} has no policy yet: neither {candidates[0]} nor {candidates[1]} exists. "
-        f"Go on training with --resume={run_dir}"
-    )
-
-
-def _evaluate(policy_path: pathlib.Path, episodes: int, seed: int, video_path: str | None):
+def _evaluate(
+    rated: rated_policy.RatedPolicy, episodes: int, seed: int, video_path: str | None
+) -> np.ndarray:
     from actor_learner import experiment as experiment_lib
     from actor_learner.acting import evaluator
-    from actor_learner.inference import saved_model
 
     experiment = experiment_lib.Experiment()
     num_lanes = min(episodes, experiment.evaluation_lanes)
@@ -77,18 +71,18 @@ def _evaluate(policy_path: pathlib.Path, episodes: int, seed: int, video_path: s
         if video_path is not None:
             writer = stack.enter_context(video.VideoWriter(video_path, FRAMES_PER_SECOND))
             on_step = lambda: writer.append(env.render())  # noqa: E731
-        policy = saved_model.load(str(policy_path), env)
+        policy = rated.load(experiment, env)
         evaluation_seed = seed + experiment_lib.EVALUATION_SEED_OFFSET
         result = evaluator.Evaluator(env, policy, episodes, seed=evaluation_seed).run(on_step)
     return result.returns
 
 
-def _record(policy_path: pathlib.Path, episodes: int, seed: int, directory: str) -> None:
+def _record(rated: rated_policy.RatedPolicy, episodes: int, seed: int, directory: str) -> None:
     from actor_learner import experiment as experiment_lib
-    from actor_learner.inference import saved_model
     from actor_learner.jobs import demonstration
 
-    env = experiment_lib.Experiment().make_evaluation_environment(seed, num_envs=episodes)
+    experiment = experiment_lib.Experiment()
+    env = experiment.make_evaluation_environment(seed, num_envs=episodes)
     with contextlib.closing(env):
-        policy = saved_model.load(str(policy_path), env)
+        policy = rated.load(experiment, env)
         demonstration.record_episodes(env, policy, directory, episodes)

@@ -14,6 +14,7 @@ from typing import Any
 
 from actor_learner import config, errors, import_path, run_directory, signals
 from actor_learner.commands import report as report_lib
+from actor_learner.jobs import warm_start
 from actor_learner.reporting import process_output
 
 OK, FAILED = 0, 1
@@ -77,6 +78,7 @@ def _source(options: TrainOptions) -> config.ConfigSource:
                 "--resume goes on with a run as it was configured: leave out --run_dir and "
                 "--gin_file; single values can be changed with --gin_param"
             )
+        warm_start.refuse_to_resume(options.bindings)
         earlier = run_directory.RunDirectory.existing(options.resume)
         return config.ConfigSource((str(earlier.config),), options.bindings)
     if not options.gin_files:

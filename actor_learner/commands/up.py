@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from actor_learner import config, errors, import_path, run_directory
 from actor_learner.commands import frozen_config
-from actor_learner.jobs import extra_jobs, flags, names
+from actor_learner.jobs import extra_jobs, flags, names, warm_start
 from actor_learner.launch import job_spec, local, restarts, run_jobs
 from actor_learner.naming import connect
 from actor_learner.reporting import process_output
@@ -53,6 +53,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         metavar="'NAME.PARAMETER = VALUE'",
         help="one binding, stronger than the files; may be repeated",
     )
+    warm_start.add_flag(parser)
     parser.add_argument("--actors", type=int, default=1, help="how many (default: 1)")
     parser.add_argument("--evaluators", type=int, default=1, help="how many (default: 1)")
     parser.add_argument("--run_dir", help="where everything goes (default: a new one under runs/)")
@@ -93,7 +94,7 @@ def run(options: UpOptions) -> int:
         paths = [*earlier.read_description().get("import_path", []), *paths]
     import_path.extend(paths)
     config.check(source)
-    own, resources = extra_jobs.declared(source)
+    jobs = extra_jobs.declared(source)
     name = pathlib.Path(source.gin_files[-1]).stem
     run_dir = earlier or run_directory.RunDirectory.create(options.run_dir, name)
     with run_dir.locked():
@@ -105,8 +106,8 @@ def run(options: UpOptions) -> int:
             seed=seed,
             actors=options.actors,
             evaluators=options.evaluators,
-            own=own,
-            resources=resources,
+            own=jobs.extra,
+            resources=jobs.resources,
             paths=paths,
             restart=restarts.RestartPolicy(most=options.max_restarts),
         )
@@ -127,6 +128,8 @@ def run(options: UpOptions) -> int:
                     run_dir=run_dir,
                     registry=registry,
                     terminal=output.terminal,
+                    # The learner may wait for one evaluator, and the launcher for another.
+                    final_seconds=2 * jobs.final_evaluation_seconds,
                 )
             finally:
                 launcher.close()
@@ -232,6 +235,7 @@ def _source(options: UpOptions, earlier: run_directory.RunDirectory | None) -> c
                 "--resume goes on with a run as it was configured: leave out --run_dir and "
                 "--gin_file; single values can be changed with --gin_param"
             )
+        warm_start.refuse_to_resume(options.bindings)
         return config.ConfigSource((str(earlier.config),), options.bindings)
     if not options.gin_files:
         raise errors.ConfigError(

@@ -15,19 +15,26 @@ Calls = dict[tuple[str, str], dict[str, Any]]  # By scope and complete selector.
 
 def check_all_used() -> None:
     """Raises a ConfigError that lists every binding no call has consumed."""
+    lines = list(unused().values())
+    if lines:
+        raise errors.ConfigError("\n".join(lines))
+
+
+def unused() -> dict[str, str]:
+    """Place and reason of each binding that no call has consumed, by its name; in order of place."""
     bound, called = _bound(), _called()
     used = set(_used(bound, called))
     awaited = _awaited(bound, called, used)
-    lines = []
+    found = []
     for scope, selector in bound:
         if selector == statements.MACRO:
             continue  # A macro is used by bindings; those are judged.
         for parameter in bound[scope, selector]:
             key = (scope, selector, parameter)
             if key not in used and key not in awaited:
-                lines.append((loading.origin_order(key), _explain(key, bound, called)))
-    if lines:
-        raise errors.ConfigError("\n".join(line for _, line in sorted(lines)))
+                line = _explain(key, bound, called)
+                found.append((loading.origin_order(key), line, "/".join(filter(None, key))))
+    return {name: line for _, line, name in sorted(found)}
 
 
 def _bound() -> Calls:

@@ -1,17 +1,31 @@
-"""The best policy on its way from an evaluator without a run directory to the learner, who has one.
+"""The best policy on its way from the evaluators, wherever they are, to the learner, who keeps it.
 
-An evaluator beside the learner's files keeps the best policy itself.
+An evaluator sends every policy that is the best it has rated; the learner compares all of them, and
+alone writes `best/` and the tag `best` of the parameter store. A candidate travels as one archive:
+the SavedModel, its score, and its variables by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import io
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import reverb
 import tensorflow as tf
+from absl import logging
+from reverb import errors as reverb_errors
 
-from actor_learner.parameters import reverb_variable_container as container_lib
+from actor_learner import errors, reverb_calls
+from actor_learner.learning import evaluation
+from actor_learner.parameters import archive
 from actor_learner.parameters import store as store_lib
 from actor_learner.parameters import variables as variables_lib
 
@@ -22,93 +36,148 @@ POLICY = "policy"
 BEST = "best"
 """The tag of the best one."""
 
-
-def best_table(policy: Any) -> reverb.Table:
-    """The table that carries the variables of `policy`."""
-    return container_lib.variable_table(_nest(policy.variables(), 0), TABLE)
-
-
-def metadata_of(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What the parameter store is to know about a policy, from an evaluator's message."""
-    return {
-        "environment_steps": result["environment_step"],
-        "mean_return": result["mean"],
-        "std_return": result["std"],
-        "episodes": result["episodes"],
-    }
+_COLUMN = "candidate"
+_VARIABLES_FILE = "variables.npz"
+# While the learner is away no new version is published, so that each evaluator sends one at most.
+_MOST_CANDIDATES = 64
+_SECONDS = 60.0
 
 
-class Sender:
-    """The evaluator's end.
+def best_table() -> reverb.Table:
+    """The table that candidates wait in, the oldest first, until the learner has seen to them."""
+    return reverb.Table(
+        name=TABLE,
+        sampler=reverb.selectors.Fifo(),
+        remover=reverb.selectors.Fifo(),
+        max_size=_MOST_CANDIDATES,
+        rate_limiter=reverb.rate_limiters.MinSize(1),
+        signature={_COLUMN: tf.TensorSpec([1, None], tf.uint8)},
+    )
+
+
+def send(client: reverb.Client, directory: str | os.PathLike, policy: Any) -> None:
+    """Sends a candidate; returns when the server has it.
 
     Args:
-      address: `host:port` of the replay server.
-      policy: What is evaluated.
+      client: Of the replay server.
+      directory: What `BestPolicyTrigger` has written.
+      policy: The same policy, for its variables.
+
+    Raises:
+      errors.ReplayTimeoutError: If the server does not take it in time.
     """
-
-    def __init__(self, address: str, policy: Any) -> None:
-        self._container = container_lib.ReverbVariableContainer(address, (TABLE,))
-        self._policy = policy
-
-    def send(self, version: int) -> None:
-        """Sends the policy as it is now; returns when the server has it.
-
-        Raises:
-          errors.ReplayTimeoutError: If the server does not take it in time.
-        """
-        self._container.push(_nest(self._policy.variables(), version), TABLE)
+    content = np.frombuffer(_packed(pathlib.Path(directory), policy), np.uint8)
+    # A writer for each: those of one writer would have to have one size.
+    with client.trajectory_writer(1, validate_items=False) as writer:
+        writer.append({_COLUMN: content})
+        item = {_COLUMN: writer.history[_COLUMN][-1:]}
+        writer.create_item(TABLE, priority=1.0, trajectory=item)
+        try:
+            writer.flush(0, int(_SECONDS * 1000))
+        except reverb_errors.ReverbError as error:
+            raise errors.ReplayTimeoutError(
+                f"the replay server at {client.server_address} has not taken the best policy "
+                f"within {_SECONDS:g} s"
+            ) from error
 
 
 class Keeper:
-    """The learner's end: puts the best policy into the parameter store, tagged.
+    """The learner's end: keeps the best of all candidates, in one place.
 
     Args:
-      address: `host:port` of the replay server.
-      policy: The learner's, for the names of its variables.
-      store: Where to.
+      client: Of the replay server.
+      directory: `best/` of the run directory, replaced as a whole.
+      store: The run's parameter store, where the best version is tagged.
     """
 
-    def __init__(self, address: str, policy: Any, store: store_lib.ParameterStore) -> None:
-        self._container = container_lib.ReverbVariableContainer(address, (TABLE,))
-        self._names = list(variables_lib.named_variables(policy))
+    def __init__(
+        self, client: reverb.Client, directory: pathlib.Path, store: store_lib.ParameterStore
+    ) -> None:
+        self._client = client
+        self._directory = str(directory)
         self._store = store
 
-    def keep(self, result: Mapping[str, Any]) -> bool:
-        """Keeps the policy that an evaluator has sent before this message, if it is the best yet.
-
-        Returns:
-          Whether it was kept. If the evaluator has sent a better one since, that one's message is
-          on its way.
+    def take(self) -> None:
+        """Sees to all candidates that wait; one that is not kept now is there the next time.
 
         Raises:
           errors.ReplayTimeoutError: If the server does not answer.
         """
-        if result["mean"] <= self._best_mean():
-            return False
-        pulled = self._container.pull(TABLE)
-        if int(pulled[container_lib.TRAIN_STEP_KEY]) != result["train_step"]:
-            return False
-        values = [value.numpy() for value in pulled[container_lib.POLICY_KEY]]
-        self._store.push(
-            POLICY,
-            dict(zip(self._names, values)),
-            result["train_step"],
-            tags=(BEST,),
-            metadata=metadata_of(result),
+        while reverb_calls.fetch_table(self._client, TABLE, _SECONDS).current_size:
+            key, content = self._call(self._oldest)
+            self._keep_if_best(content)
+            # Only now: a learner that dies before finds it again.
+            self._call(lambda: self._client.mutate_priorities(TABLE, deletes=[key]))  # noqa: B023
+
+    def _oldest(self) -> tuple[int, bytes]:
+        samples = self._client.sample(TABLE, emit_timesteps=False, unpack_as_table_signature=True)
+        sample = next(iter(samples))
+        return int(sample.info.key), np.asarray(sample.data[_COLUMN])[0].tobytes()
+
+    def _keep_if_best(self, content: bytes) -> None:
+        """Both places are compared for themselves: a learner may have died between the two."""
+        with zipfile.ZipFile(io.BytesIO(content)) as candidate:
+            score = json.loads(candidate.read(evaluation.SCORE_FILE))
+            if score["mean"] > _stored_mean(self._store):
+                self._push(candidate, score)
+            best = evaluation.read_best_score(self._directory)
+            if best is None or score["mean"] > best["mean"]:
+                self._replace(candidate)
+                logging.info(
+                    "Best policy so far: mean return %.2f at train step %d, in %s.",
+                    score["mean"],
+                    score["train_step"],
+                    self._directory,
+                )
+
+    def _push(self, candidate: zipfile.ZipFile, score: Mapping[str, Any]) -> None:
+        with tempfile.TemporaryDirectory() as temporary:
+            _, values = archive.read(candidate.extract(_VARIABLES_FILE, temporary))
+        metadata = {
+            "environment_steps": score["environment_step"],
+            "mean_return": score["mean"],
+            "std_return": score["std"],
+            "episodes": score["episodes"],
+        }
+        self._store.push(POLICY, values, score["train_step"], tags=(BEST,), metadata=metadata)
+
+    def _replace(self, candidate: zipfile.ZipFile) -> None:
+        new = self._directory + evaluation.NEW
+        shutil.rmtree(new, ignore_errors=True)
+        for name in candidate.namelist():
+            if name not in (evaluation.SCORE_FILE, _VARIABLES_FILE):
+                candidate.extract(name, new)
+        candidate.extract(evaluation.SCORE_FILE, new)  # Last: it says that everything is there.
+        evaluation.put_in_place(self._directory)
+
+    def _call(self, call: Any) -> Any:
+        return reverb_calls.call_with_deadline(
+            call,
+            _SECONDS,
+            lambda: reverb_calls.no_answer(self._client.server_address, _SECONDS),
         )
-        return True
-
-    def _best_mean(self) -> float:
-        try:
-            stored = self._store.list(POLICY)
-        except store_lib.ParametersNotFoundError:
-            return float("-inf")
-        means = [version.metadata.get("mean_return") for version in stored if BEST in version.tags]
-        return max((mean for mean in means if mean is not None), default=float("-inf"))
 
 
-def _nest(variables: Sequence[Any], version: int) -> dict[str, Any]:
-    return {
-        container_lib.POLICY_KEY: list(variables),
-        container_lib.TRAIN_STEP_KEY: tf.constant(version, tf.int64),
-    }
+def _packed(directory: pathlib.Path, policy: Any) -> bytes:
+    """The archive of a candidate."""
+    score = json.loads((directory / evaluation.SCORE_FILE).read_text())
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as packed, tempfile.TemporaryDirectory() as temporary:
+        for path in sorted(directory.rglob("*")):
+            if path.is_file():
+                packed.write(path, path.relative_to(directory).as_posix())
+        variables = os.path.join(temporary, _VARIABLES_FILE)
+        values = variables_lib.values_of(policy)
+        archive.save(variables, values, name=POLICY, version=score["train_step"])
+        packed.write(variables, _VARIABLES_FILE)
+    return content.getvalue()
+
+
+def _stored_mean(store: store_lib.ParameterStore) -> float:
+    """The mean return of the version that is tagged `best`; minus infinity if it is not known."""
+    try:
+        stored = store.list(POLICY)
+    except store_lib.ParametersNotFoundError:
+        return float("-inf")
+    means = [version.metadata.get("mean_return") for version in stored if BEST in version.tags]
+    return max((mean for mean in means if mean is not None), default=float("-inf"))

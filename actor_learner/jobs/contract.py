@@ -67,11 +67,7 @@ def describe(
             for table in plan.stream.tables(plan.experience)
         },
         "policy variables": [f"{v.dtype.name} {tuple(v.shape)}" for v in variables],
-        "time step spec": {
-            field: spec_json.encode(spec)
-            for field, spec in tensor_spec.from_spec(time_step_spec)._asdict().items()
-        },
-        "action spec": spec_json.encode(tensor_spec.from_spec(action_spec)),
+        **_specs(time_step_spec, action_spec),
     }
 
 
@@ -135,6 +131,27 @@ def require_same(ours: Contract, theirs: Contract, who: str, address: str) -> No
             + "\n  ".join(lines)
             + "\nStart every job of a run with the same gin files, bindings and package version"
         )
+
+
+def require_same_environment(env: Any, theirs: Contract, who: str, address: str) -> None:
+    """Compares the specs of an environment with a run's.
+
+    Raises:
+      errors.SpecMismatchError: If they differ, naming every difference.
+    """
+    ours = _specs(env.time_step_spec(), env.action_spec())
+    require_same(ours, {part: theirs[part] for part in ours}, f"the environment of {who}", address)
+
+
+def _specs(time_step_spec: Any, action_spec: Any) -> Contract:
+    """The part of a contract that is the environment's."""
+    return {
+        "time step spec": {
+            field: spec_json.encode(spec)
+            for field, spec in tensor_spec.from_spec(time_step_spec)._asdict().items()
+        },
+        "action spec": spec_json.encode(tensor_spec.from_spec(action_spec)),
+    }
 
 
 def _columns(signature: Any) -> dict[str, str]:

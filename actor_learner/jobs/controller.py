@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Mapping
 
 from actor_learner import errors
-from actor_learner.jobs import control, names, states
+from actor_learner.jobs import control, names, states, unused_bindings
 from actor_learner.jobs import status as status_lib
 from actor_learner.naming import registry
 
@@ -76,12 +76,17 @@ class Controller:
         """What ended each worker that has failed, by its name."""
         return {s.name: s.failure for s in self.workers() if s.failure is not None}
 
+    def unused_bindings(self, workers: Collection[str]) -> list[str] | None:
+        """What none of `workers` has used of the configuration; None before all have said so."""
+        return unused_bindings.in_common(self._names, self._run, list(workers))
+
     def send(
         self,
         command: str,
         *,
         kind: str | None = None,
         index: int | None = None,
+        only: Collection[str] | None = None,
         timeout: float = 30.0,
     ) -> dict[str, control.Reply]:
         """Sends a command to workers and waits until all of them have obeyed.
@@ -92,6 +97,7 @@ class Controller:
           command: One of `states.COMMANDS`.
           kind: To those of this kind only.
           index: To those with this index only.
+          only: To those in one of these states only; None is all that are alive.
           timeout: Seconds that all of them have together.
 
         Returns:
@@ -105,12 +111,15 @@ class Controller:
         addressed = [
             status
             for status in self.workers(kind)
-            if status.state in states.LIVE and index in (None, status.index)
+            if status.state in (states.LIVE if only is None else only)
+            and index in (None, status.index)
         ]
         if not addressed:
+            wanted = "alive" if only is None else " or ".join(only)
+            there = "; ".join(status.describe() for status in self.workers(kind)) or "none"
             raise errors.JobError(
                 f"there is nobody to send '{command}' to: {self._who(kind, index)} of run "
-                f"{self._run} is alive"
+                f"{self._run} is {wanted}. Those known: {there}"
             )
         places = {status.name: (self._run, status.kind, status.index) for status in addressed}
         replies = self._exchange(command, places, timeout)

@@ -15,7 +15,7 @@ class Evaluations:
 
     Args:
       receiver: Of the mailbox.
-      keeper: Takes over the best policies of evaluators that have no place for them.
+      keeper: Keeps the best of the policies that evaluators have sent.
       on_row: Takes a line of metrics per result.
       seconds: Returns the run's clock.
       target_return: The mean return to be reached; None for none.
@@ -39,6 +39,8 @@ class Evaluations:
         self._seconds = seconds
         self._target_return = target_return
         self._taken: set[tuple[int, int]] = set()
+        # An earlier learner may have left some.
+        self._candidates_wait = True
         self.target_reached: str | None = None
 
     def take(self) -> None:
@@ -49,10 +51,16 @@ class Evaluations:
                 continue  # A restored replay sends what it had once more.
             self._taken.add(key)
             self._take(result)
+        if self._candidates_wait:
+            try:
+                self._keeper.take()
+                self._candidates_wait = False
+            except errors.ReplayTimeoutError as error:
+                logging.warning("What evaluators rate best is not kept yet: %s", error)
 
-    def has(self, version: int) -> bool:
-        """Whether a version's result has come."""
-        return any(train_step == version for _, train_step in self._taken)
+    def raters(self, version: int) -> set[int]:
+        """The evaluators whose result of this version has come, by index."""
+        return {evaluator for evaluator, train_step in self._taken if train_step == version}
 
     def _take(self, result: dict[str, Any]) -> None:
         self._on_row(
@@ -65,11 +73,8 @@ class Evaluations:
                 "eval_episodes": result["episodes"],
             }
         )
-        if result["sent"]:
-            try:
-                self._keeper.keep(result)
-            except errors.ReplayTimeoutError as error:
-                logging.warning("Version %d is not kept: %s", result["train_step"], error)
+        # Sent before its message, so that it is kept before a target reached ends training.
+        self._candidates_wait = self._candidates_wait or result["sent"]
         if self._target_return is not None and result["mean"] >= self._target_return:
             self.target_reached = (
                 f"mean return {result['mean']:g} over {result['episodes']} episodes"

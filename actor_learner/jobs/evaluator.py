@@ -19,8 +19,8 @@ class EvaluatorJob(worker.Worker):
     It begins an evaluation when `Experiment.evaluation_interval` environment steps have passed
     since the last one, always takes the newest version, and never leaves out the final one. Each
     result goes to the learner, which writes it down and ends training when the target is reached.
-    Where there is a run directory, the best policy is kept in `best/` and tagged `best` in the
-    parameter store; else the learner gets it, for its store.
+    Of several evaluators each does so on its own. What is the best that one of them has rated goes
+    to the learner, too, which keeps the best of all in `best/` and in the parameter store.
 
     Args:
       replay_address: `host:port` of the replay server; None asks the name registry.
@@ -36,8 +36,8 @@ class EvaluatorJob(worker.Worker):
         import tempfile
 
         from actor_learner import experiment as experiment_lib
-        from actor_learner.jobs import best_policy, contract, mailbox, model, partner, rating
-        from actor_learner.parameters import publication, store
+        from actor_learner.jobs import contract, mailbox, model, partner, rating
+        from actor_learner.parameters import publication
 
         job = self.job
         self._experiment = experiment_lib.Experiment()
@@ -54,24 +54,20 @@ class EvaluatorJob(worker.Worker):
             self._partner.address, self._model.published_variables(), self._partner.run_id
         )
         self._closing.callback(self._follower.close)
-        if job.run_dir is not None and job.index == 0:
-            best_dir = str(job.run_dir.best)
-            self._store = store.ParameterStore(job.run_dir.path / store.DIRECTORY)
-        else:
-            best_dir = self._closing.enter_context(tempfile.TemporaryDirectory()) + "/best"
-            self._store = None
-        self._sender = None
-        if job.run_dir is None:
-            self._sender = best_policy.Sender(self._partner.address, self._model.agent.policy)
+        self._best_dir = self._closing.enter_context(tempfile.TemporaryDirectory()) + "/best"
         self._rating = rating.Rating(
             self._experiment,
             self._model.agent.policy,
-            best_dir,
+            self._best_dir,
             seed=model.seed_of(job.seed, KIND, job.index),
             train_step=self._model.train_step,
             environment_step=self._model.environment_step,
         )
         self._closing.callback(self._rating.close)
+        # Its scores may end training, so it must rate in the environment that is trained for.
+        contract.require_same_environment(
+            self._rating.environment, self._partner.contract, str(job), self._partner.address
+        )
         self._results = mailbox.Sender(self._partner.client, mailbox.EVALUATIONS)
         self._next_step = self._experiment.evaluation_interval
 
@@ -114,12 +110,16 @@ class EvaluatorJob(worker.Worker):
         return new and heard.environment_step >= self._next_step
 
     def _evaluate(self, environment_step: int) -> None:
+        from actor_learner.jobs import best_policy
+
         self._model.train_step.assign(self._follower.version)
         self._model.environment_step.assign(environment_step)
         result = self._rating.evaluate(on_step=self._give_up_if_asked)
         was_best = self._rating.best.best
         self._rating.note(result)
         is_best = self._rating.best.best is not was_best
+        if is_best:
+            best_policy.send(self._partner.client, self._best_dir, self._model.agent.policy)
         message = {
             "evaluator": self.job.index,
             "train_step": result.train_step,
@@ -127,29 +127,13 @@ class EvaluatorJob(worker.Worker):
             "mean": result.mean,
             "std": result.std,
             "episodes": result.episodes,
-            "sent": is_best and self._sender is not None,
+            "sent": is_best,
         }
-        if message["sent"]:
-            self._sender.send(result.train_step)
-        if is_best and self._store is not None:
-            self._tag_best(message)
         self._results.send(message)
         self._results.flush()
         self._evaluations += 1
         self._last_mean = result.mean
         self._next_step = environment_step + self._experiment.evaluation_interval
-
-    def _tag_best(self, message: dict[str, Any]) -> None:
-        from actor_learner.jobs import best_policy
-        from actor_learner.parameters import variables
-
-        self._store.push(
-            best_policy.POLICY,
-            variables.values_of(self._model.agent.policy),
-            message["train_step"],
-            tags=(best_policy.BEST,),
-            metadata=best_policy.metadata_of(message),
-        )
 
     def _give_up_if_asked(self) -> None:
         if self.job.stopping.is_set():

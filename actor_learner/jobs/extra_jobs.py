@@ -6,6 +6,7 @@ Jobs.extra = {'watcher': @TableWatcher}      # A class derived from Worker, not 
 TableWatcher.table = 'replay'
 Jobs.tables = [@my_notes_table()]            # Served beside ours; returns a reverb.Table.
 Jobs.resources = {'learner': {'CPU': 2, 'GPU': 1}, 'watcher': {'CPU': 0.1}}
+Jobs.final_evaluation_seconds = 1_800        # For long episodes.
 ```
 
 `actor-learner up` then starts `watcher-0` beside ours; it is supervised, addressed and shown like
@@ -15,7 +16,7 @@ them. It also runs on its own: `python -m actor_learner.jobs.custom --job=watche
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 from actor_learner import config, configurable, errors
 from actor_learner.configuring import program, statements
@@ -23,7 +24,9 @@ from actor_learner.jobs import names
 from actor_learner.jobs import worker as worker_lib
 
 OURS = ("replay", "actor", "policy", "learner", "evaluator")
+FINAL_EVALUATION_SECONDS = 300.0
 _OWNER = "Jobs"
+_SECONDS = "final_evaluation_seconds"
 
 
 @configurable.register
@@ -36,6 +39,8 @@ class Jobs:
         the run; with a signature of any kind.
       resources: What a job needs of the node it is placed on, by its kind: `{'CPU': 1, 'GPU': 1}`.
         For launchers that place jobs on a cluster; those on one machine do not look at it.
+      final_evaluation_seconds: How long the learner, having finished, waits for the evaluators to
+        rate its final version. A launcher waits twice as long for them to end.
     """
 
     def __init__(
@@ -43,12 +48,15 @@ class Jobs:
         extra: dict[str, Callable[[], worker_lib.Worker]] | None = None,
         resources: dict[str, dict[str, float]] | None = None,
         tables: Sequence[Any] = (),
+        final_evaluation_seconds: float = FINAL_EVALUATION_SECONDS,
     ) -> None:
         self.extra = dict(extra or {})
         self.tables = list(tables)
         self.resources = dict(resources or {})
+        self.final_evaluation_seconds = final_evaluation_seconds
         _check_extra(self.extra)
         _check_resources(self.resources)
+        _check_seconds(final_evaluation_seconds)
 
     def make(self, job: str) -> worker_lib.Worker:
         """Makes the worker of one of the user's jobs.
@@ -68,14 +76,28 @@ class Jobs:
         return made
 
 
-def declared(source: config.ConfigSource) -> tuple[list[str], dict[str, dict[str, float]]]:
-    """The names of the user's jobs, and the resources per kind, read from the text alone.
+class Declared(NamedTuple):
+    """What can be known of `Jobs` without importing anything.
+
+    Attributes:
+      extra: Names of the user's jobs.
+      resources: What each kind of job needs of its node.
+      final_evaluation_seconds: As that of `Jobs`.
+    """
+
+    extra: list[str]
+    resources: dict[str, dict[str, float]]
+    final_evaluation_seconds: float
+
+
+def declared(source: config.ConfigSource) -> Declared:
+    """What a configuration says about the jobs, read from the text alone.
 
     So that a launcher need not import what the workers are made of. The source must have passed
     `config.check`.
 
     Raises:
-      errors.ConfigError: If they are not written as literal dicts.
+      errors.ConfigError: If it is not written out, but as a macro or a reference.
     """
     values: dict[str, tuple[statements.Binding, Any]] = {}
     for _, statement in program.read(source.gin_files, source.bindings).steps:
@@ -94,7 +116,9 @@ def declared(source: config.ConfigSource) -> tuple[list[str], dict[str, dict[str
         found[parameter] = value
     _check_extra(found["extra"])
     _check_resources(found["resources"])
-    return list(found["extra"]), found["resources"]
+    _, seconds = values.get(_SECONDS, (None, FINAL_EVALUATION_SECONDS))
+    _check_seconds(seconds)
+    return Declared(list(found["extra"]), found["resources"], seconds)
 
 
 def _references(value: Any) -> bool:
@@ -109,6 +133,13 @@ def _check_extra(extra: Mapping[str, Any]) -> None:
             raise errors.ConfigError(
                 f"Jobs.extra has a job '{name}', which is one of ours: {', '.join(OURS)}"
             )
+
+
+def _check_seconds(seconds: Any) -> None:
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds >= 0:
+        raise errors.ConfigError(
+            f"Jobs.{_SECONDS} must be written out as a number, at least 0; got {seconds!r}"
+        )
 
 
 def _check_resources(resources: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ from actor_learner.jobs import names
 from actor_learner.naming import connect
 
 RUN_VARIABLE = "ACTOR_LEARNER_RUN"
+_REGISTRY_SECONDS = 180.0  # A job that is started with its registry may be up before it is.
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -55,10 +56,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 def make_job(
     kind: str, arguments: argparse.Namespace, source: config.ConfigSource | None
 ) -> job_lib.Job:
-    """Connects to the registry and says who this process is.
+    """Connects to the registry, for which it waits some minutes, and says who this process is.
 
     Raises:
       errors.ConfigError: If a flag is missing or wrong.
+      name_errors.RegistryUnavailableError: If the registry has not answered by then.
     """
     run = arguments.run or os.environ.get(RUN_VARIABLE)
     if not run:
@@ -77,7 +79,9 @@ def make_job(
         kind,
         arguments.index,
         names.run_name(run),
-        connect.connect(url, who=names.job(kind, arguments.index)),
+        connect.connect(
+            url, who=names.job(kind, arguments.index), patience_seconds=_REGISTRY_SECONDS
+        ),
         run_dir=run_dir,
         seed=_seed(arguments.seed, run_dir),
         source=source,

@@ -79,6 +79,7 @@ class Job:
                 f"after {self.lost_after_seconds} s"
             )
         self._address: str | None = None
+        self._remembered: dict[str, str] = {}
 
     def __str__(self) -> str:
         return f"{names.job(self.kind, self.index)} of run {self.run}"
@@ -107,6 +108,28 @@ class Job:
             replace=True,
         )
         self._address = address
+
+    def remember(self, name: str, value: str) -> None:
+        """Leaves something for later processes of the run, as `<run>/<name>` of the registry.
+
+        A registry that has forgotten everything is told again for as long as this job lives.
+        """
+        self.names.add(f"{self.run}/{name}", value, replace=True)
+        self._remembered[name] = value
+
+    def remembered(self, name: str, otherwise: str) -> str:
+        """What a process of the run has left; `otherwise`, which is left then, if none has."""
+        try:
+            self.names.add(f"{self.run}/{name}", otherwise)
+        except name_errors.NameTakenError:
+            return self.names.get(f"{self.run}/{name}")
+        self._remembered[name] = otherwise
+        return otherwise
+
+    def remind(self) -> None:
+        """Leaves everything once more, where the registry has lost it."""
+        for name, value in dict(self._remembered).items():
+            self.names.add(f"{self.run}/{name}", value, replace=True)
 
     def address_of(self, kind: str, index: int = 0, *, timeout: float = 60.0) -> str:
         """Waits up to `timeout` seconds until another job has published its address.

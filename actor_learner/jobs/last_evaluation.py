@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 
 from absl import logging
 
-from actor_learner.jobs import controller, states
+from actor_learner.jobs import controller, names, states
 from actor_learner.jobs import job as job_lib
 from actor_learner.naming import name_errors
 
-MOST_SECONDS = 300.0
+KIND = "evaluator"
 
 
 class LastEvaluation:
@@ -21,21 +22,29 @@ class LastEvaluation:
       timeout_seconds: How long they may take.
     """
 
-    def __init__(self, job: job_lib.Job, timeout_seconds: float = MOST_SECONDS) -> None:
+    def __init__(self, job: job_lib.Job, timeout_seconds: float) -> None:
         self._job = job
         self._timeout_seconds = timeout_seconds
         self._deadline = time.monotonic() + timeout_seconds
 
-    def is_expected(self) -> bool:
-        """Whether an evaluator is at work, and has time left; asks the registry."""
+    def is_expected(self, raters: Collection[int]) -> bool:
+        """Whether an evaluator is still at work, and has time left; asks the registry.
+
+        Args:
+          raters: Those whose evaluation has come, by index.
+        """
         if time.monotonic() > self._deadline:
             logging.warning(
-                "No evaluation of the final version has come within %g s: the metrics lack it.",
+                "Not every evaluator has rated the final version within %g s; these have: %s.",
                 self._timeout_seconds,
+                ", ".join(names.job(KIND, index) for index in sorted(raters)) or "none",
             )
             return False
         everyone = controller.Controller(self._job.names, self._job.run)
         try:
-            return any(status.state in states.LIVE for status in everyone.workers("evaluator"))
+            return any(
+                status.state in states.LIVE and status.index not in raters
+                for status in everyone.workers(KIND)
+            )
         except name_errors.RegistryUnavailableError:
             return False

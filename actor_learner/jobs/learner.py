@@ -11,7 +11,7 @@ from typing import Any
 from absl import logging
 
 from actor_learner import errors
-from actor_learner.jobs import main, worker
+from actor_learner.jobs import extra_jobs, main, warm_start, worker
 
 KIND = "learner"
 _SLICE_SECONDS = 0.25
@@ -58,6 +58,8 @@ class LearnerJob(worker.Worker):
                 f"the learner leaves checkpoints, metrics and policies behind, but --run={job.run} "
                 f"is no directory: pass --run=some/place/{job.run}"
             )
+        own_files.lock_run(job, self._closing)
+        self._final_seconds = extra_jobs.declared(job.source).final_evaluation_seconds
         self._closing.enter_context(parts.scope())
         self._experiment = experiment_lib.Experiment()
         self._partner = partner.Partner(job, self._replay_address)
@@ -76,6 +78,7 @@ class LearnerJob(worker.Worker):
             agent=self._model.agent,
             replay_client=self._partner.client,
         )
+        warm_start.WarmStart().apply(self._model.agent, job.run_dir)
         self._build_trainer()
         self._build_publisher()
         self._build_supply()
@@ -241,7 +244,7 @@ class LearnerJob(worker.Worker):
         self._closing.callback(results.close)
         self._evaluations = evaluations.Evaluations(
             results,
-            best_policy.Keeper(self._partner.address, self._model.agent.policy, self._store),
+            best_policy.Keeper(self._partner.client, self.job.run_dir.best, self._store),
             on_row=self._metric_files.write,
             seconds=lambda: self._progress.seconds,
             target_return=self._experiment.target_return,
@@ -372,7 +375,7 @@ class LearnerJob(worker.Worker):
         self._announce(done=True)
         self._publisher.flush()
         self._rows.write(self._trainer.loss)
-        self._last_evaluation = last_evaluation.LastEvaluation(self.job)
+        self._last_evaluation = last_evaluation.LastEvaluation(self.job, self._final_seconds)
         self._complete = True
         logging.info("Training is complete: %s.", reason)
 
@@ -380,8 +383,8 @@ class LearnerJob(worker.Worker):
         """Waits, training being complete, for the final version's evaluation to write it down."""
         self._publish()
         self._announce(done=True)  # Also to those that had died, or lost their server.
-        rated = self._evaluations.has(self.train_step)
-        done = rated or not self._last_evaluation.is_expected()
+        raters = self._evaluations.raters(self.train_step)
+        done = not self._last_evaluation.is_expected(raters)
         return worker.PollResult(done=done, idle_seconds=_REST_SECONDS)
 
     def _store_version(self) -> None:
@@ -419,6 +422,7 @@ def run(argv: list[str] | None = None) -> int:
         parser.add_argument(
             "--replay", metavar="HOST:PORT", help="the replay server (default: ask the registry)"
         )
+        warm_start.add_flag(parser)
 
     return main.run_job(
         KIND, lambda arguments: LearnerJob(arguments.replay), argv, add_flags=add_flags

@@ -80,10 +80,12 @@ class LifeCycle:
 
     @property
     def exit_code(self) -> int:
-        """0, or 128 + the number of the signal that ended the worker before its work was done."""
+        """0: its work is done. Ended before: 128 + the signal's number, or `TOLD_TO_EXIT`."""
         request = self._stop_request
-        if self._done or request is None or request.signal_number is None:
+        if self._done:
             return 0
+        if request is None or request.signal_number is None:
+            return states.TOLD_TO_EXIT
         return request.exit_code
 
     def run(self) -> str:

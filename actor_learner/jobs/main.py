@@ -23,7 +23,7 @@ from typing import Callable, TextIO
 from absl import logging
 
 from actor_learner import config, errors, import_path
-from actor_learner.jobs import flags, life_cycle, states
+from actor_learner.jobs import flags, life_cycle, states, unused_bindings
 from actor_learner.jobs import job as job_lib
 from actor_learner.jobs import status as status_lib
 from actor_learner.jobs import worker as worker_lib
@@ -59,8 +59,8 @@ def run_job(
       needs_config: Whether the job is nothing without a gin file.
 
     Returns:
-      The exit code. 0: done, or asked to end by a controller. 1: failed. 2: the configuration is
-      wrong, or does not suit the run. 130, 143: ended in order by SIGINT or SIGTERM.
+      The exit code. 0: done. 1: failed. 2: the configuration is wrong, or does not suit the run.
+      3: ended in order by a controller's `exit`; 130, 143: by SIGINT or SIGTERM.
     """
     parser = argparse.ArgumentParser(
         prog=f"actor-learner {kind}", description=f"Runs the job {kind}."
@@ -103,7 +103,14 @@ def _run(
         return make_worker(arguments)
 
     with job.names, _output(job) as terminal:
-        life = life_cycle.LifeCycle(job, make, on_status=_Teller(terminal).tell)
+        teller = _Teller(terminal)
+
+        def on_status(status: status_lib.Status) -> None:
+            if status.state == states.READY and source is not None:
+                unused_bindings.report(job)
+            teller.tell(status)
+
+        life = life_cycle.LifeCycle(job, make, on_status=on_status)
         try:
             life.run()
         except errors.ActorLearnerError:

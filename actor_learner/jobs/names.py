@@ -72,6 +72,11 @@ def address(run: str, kind: str, index: int) -> str:
     return f"{place(run, kind, index)}/address"
 
 
+def unused(run: str, kind: str, index: int) -> str:
+    """Which bindings of the configuration the job has not used."""
+    return f"{place(run, kind, index)}/unused"
+
+
 def command(run: str, kind: str, index: int) -> str:
     """The next command; taken away when it is read."""
     return f"{place(run, kind, index)}/command"

@@ -25,6 +25,7 @@ from actor_learner.jobs import (
     step_watch,
     trainer,
     unfit_tables,
+    warm_start,
 )
 from actor_learner.learning import evaluation, policy_export, triggers
 from actor_learner.replay import offline, recording, server
@@ -188,6 +189,7 @@ class OneProcess:
             run_dir=str(run), train_step=self._train_step, environment_step=self._environment_step
         )
         self._build_algorithm(seed)
+        warm_start.WarmStart().apply(self._algorithm.agent, run)
         parts.publish(agent=self._algorithm.agent)
         self._build_server()
         if experiment.is_offline:

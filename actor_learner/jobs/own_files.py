@@ -1,12 +1,32 @@
-"""What a job started by hand leaves in the run directory in place of a launcher."""
+"""What a job started by hand does to the run directory in place of a launcher."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+
+from absl import logging
 
 from actor_learner import config, import_path
 from actor_learner.commands import frozen_config
 from actor_learner.jobs import job as job_lib
+
+
+def lock_run(job: job_lib.Job, closing: contextlib.ExitStack) -> None:
+    """Keeps others from training in the run directory, whatever their registry, until `closing`.
+
+    A launcher has done so for the jobs that it has started.
+
+    Raises:
+      errors.ConfigError: If another process trains there.
+    """
+    if os.environ.get(job_lib.INCARNATION_VARIABLE):
+        return
+    try:
+        closing.enter_context(job.run_dir.locked())
+    except OSError as error:
+        logging.warning("%s trains in %s without a lock: %s", job, job.run_dir, error)
 
 
 def describe_run(job: job_lib.Job) -> None:

@@ -82,6 +82,7 @@ class Place:
             # Silent for too long, or the registry was emptied; nobody else has come meanwhile.
             if not self._try_claim():
                 return  # Somebody has, just now: the next beat says so.
+            self._job.remind()
         if self._job.address is not None:
             self._job.publish_address(self._job.address)
 

@@ -24,6 +24,10 @@ class Rating:
       most_lanes: Lanes to evaluate in at most; None is the experiment's number.
       train_step: Version of the policy.
       environment_step: Environment steps taken for training by then.
+
+    Attributes:
+      environment: The one that it evaluates in; owned by this object.
+      best: Keeps the best policy.
     """
 
     def __init__(
@@ -45,10 +49,10 @@ class Rating:
         self.target_reached: str | None = None
         policy = experiment_lib.greedy(policy)
         lanes = {} if most_lanes is None else {"num_envs": most_lanes}
-        env = experiment.make_evaluation_environment(seed, **lanes)
-        self._closing.callback(env.close)
+        self.environment = experiment.make_evaluation_environment(seed, **lanes)
+        self._closing.callback(self.environment.close)
         self._evaluator = evaluator.Evaluator(
-            env,
+            self.environment,
             policy,
             experiment.evaluation_episodes,
             seed=seed + experiment_lib.EVALUATION_SEED_OFFSET,

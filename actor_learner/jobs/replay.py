@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import socket
 import sys
 import time
 import uuid
@@ -12,10 +11,10 @@ from typing import Any
 from absl import logging
 
 from actor_learner import errors
-from actor_learner.jobs import main, worker
-from actor_learner.naming import name_errors
+from actor_learner.jobs import main, own_host, worker
 
 KIND = "replay"
+_PORT = "replay_port"
 _IDLE_SECONDS = 0.5
 _EMPTY_SECONDS = 60.0
 
@@ -34,6 +33,7 @@ class ReplayJob(worker.Worker):
         self._host = host
         self._port = port
         self._server = None
+        self._save_error: str | None = None
 
     def configure(self) -> None:
         from actor_learner import experiment as experiment_lib
@@ -73,7 +73,7 @@ class ReplayJob(worker.Worker):
         tables = [
             *built.plan.stream.tables(built.plan.experience),
             *publication.publication_tables(built.published_variables()),
-            best_policy.best_table(built.agent.policy),
+            best_policy.best_table(),
             mailbox.mailbox_table(mailbox.REPORTS),
             mailbox.mailbox_table(mailbox.EVALUATIONS),
             contract.contract_table(),
@@ -88,25 +88,25 @@ class ReplayJob(worker.Worker):
         )
         client = self._server.client()
         if self._server.restored_from is None:
-            run_id = remembered(job, partner.RUN_ID, uuid.uuid4().hex)
+            run_id = job.remembered(partner.RUN_ID, uuid.uuid4().hex)
         else:
             logging.info("Restored from %s.", self._server.restored_from)
             # Jobs that have lived on know it by this one, even if the registry has lost it.
             run_id = contract.read(client)["run id"]
-            remember(job, partner.RUN_ID, run_id)
             # What the learner said before is not so any more, least of all that it is done.
             self._forget(publication.ANNOUNCEMENTS_TABLE)
         if isinstance(built.plan.stream, offline.PrefilledStream):
             built.plan.stream.fill(built.plan.experience, client)
         contract.write(client, built.contract(run_id))
-        remember(job, "replay_port", str(self._server.port))
-        job.publish_address(f"{self._host or _host_name(job)}:{self._server.port}")
+        job.remember(partner.RUN_ID, run_id)
+        job.remember(_PORT, str(self._server.port))
+        job.publish_address(f"{self._host or own_host.own_host(job)}:{self._server.port}")
         self._saved_at = time.monotonic()
 
     def poll(self) -> worker.PollResult:
         interval = self._experiment.replay_checkpoint_seconds
         if interval and self.job.run_dir and time.monotonic() - self._saved_at >= interval:
-            self._server.checkpoint()
+            self._save()
             self._saved_at = time.monotonic()
         return worker.PollResult(idle_seconds=_IDLE_SECONDS)
 
@@ -114,8 +114,11 @@ class ReplayJob(worker.Worker):
         try:
             table = self._server.info().tables[self._table]
         except errors.ReplayTimeoutError:
-            return {"message": "busy"}
-        return {"message": f"{table.size:,} items", "samples_per_insert": table.samples_per_insert}
+            return {"message": self._save_error or "busy"}
+        message = f"{table.size:,} items"
+        if self._save_error is not None:
+            message = f"{message}; {self._save_error}"
+        return {"message": message, "samples_per_insert": table.samples_per_insert}
 
     def close(self) -> None:
         if self._server is None:
@@ -125,6 +128,16 @@ class ReplayJob(worker.Worker):
                 self._server.checkpoint()
         finally:
             self._server.stop()
+
+    def _save(self) -> None:
+        """Saves; a disk that is full does not end a server whose contents are worth saving."""
+        try:
+            self._server.checkpoint()
+        except (errors.ReplayError, OSError) as error:
+            logging.error("The contents are not saved; the next attempt follows: %s", error)
+            self._save_error = f"NOT SAVED: {error}"
+        else:
+            self._save_error = None
 
     def _forget(self, table: str) -> None:
         from actor_learner import reverb_calls
@@ -142,39 +155,13 @@ class ReplayJob(worker.Worker):
             return self._port
         from actor_learner.replay import server
 
-        before = remembered(self.job, "replay_port", "0")
+        before = self.job.remembered(_PORT, "0")
         if before == "0":
             return None
         if server.port_is_free(int(before)):
             return int(before)
         logging.warning("Port %s, which the run's server had, is taken: jobs must restart.", before)
         return None
-
-
-def remember(job: worker.Job, name: str, value: str) -> None:
-    """Leaves something in the registry for later processes of the run."""
-    job.names.add(f"{job.run}/{name}", value, replace=True)
-
-
-def remembered(job: worker.Job, name: str, otherwise: str) -> str:
-    """What an earlier process of the run has left; `otherwise`, which is left then, if none has."""
-    try:
-        job.names.add(f"{job.run}/{name}", otherwise)
-        return otherwise
-    except name_errors.NameTakenError:
-        return job.names.get(f"{job.run}/{name}")
-
-
-def _host_name(job: worker.Job) -> str:
-    """How the other jobs reach this machine: they are on it unless the registry is a server."""
-    if not str(job.names).startswith(("redis", "unix")):
-        return "localhost"
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))  # Sends nothing: it only chooses an interface.
-            return probe.getsockname()[0]
-        except OSError:
-            return "localhost"
 
 
 def run(argv: list[str] | None = None) -> int:

@@ -35,6 +35,9 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
 START, PAUSE, RESUME, EXIT, PING = "start", "pause", "resume", "exit", "ping"
 COMMANDS = (START, PAUSE, RESUME, EXIT, PING)
 
+TOLD_TO_EXIT = 3
+"""The exit code of a job that the command `exit` has ended before its work was done."""
+
 _MEANT_FOR = {START: (READY, RUNNING), PAUSE: (RUNNING, PAUSED), RESUME: (PAUSED, RUNNING)}
 """From which state each command leads to which; `exit` and `ping` suit every live state."""
 
@@ -59,6 +62,11 @@ def check_command(command: str) -> None:
     """
     if command not in COMMANDS:
         raise errors.JobError(f"there is no command '{command}': there are {', '.join(COMMANDS)}")
+
+
+def suitable(command: str) -> tuple[str, ...]:
+    """The states of workers that `command` makes sense to."""
+    return (_MEANT_FOR[command][0],) if command in _MEANT_FOR else LIVE
 
 
 def state_after(who: str, state: str, command: str) -> str:

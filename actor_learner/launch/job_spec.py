@@ -43,6 +43,11 @@ class JobSpec:
         return self.kind == "learner"
 
     @property
+    def serves(self) -> bool:
+        """Whether other jobs connect to it, so that it takes `--host`: how they reach its node."""
+        return self.kind == "replay"
+
+    @property
     def finishes_alone(self) -> bool:
         """Whether it completes by itself, some time after those that end the run.
 

@@ -66,9 +66,12 @@ class RayJob:
             path = self._directory / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        here = dataclasses.replace(
-            spec, command=command_here(spec.command, files, files_from, self._directory, program)
-        )
+        command = command_here(spec.command, files, files_from, self._directory, program)
+        if spec.serves:
+            import ray
+
+            command.append(f"--host={ray.util.get_node_ip_address()}")
+        here = dataclasses.replace(spec, command=command)
         local.note_start(self._log, here, restarts)
         self._reported = 0
         # Ray kills the children of its workers when they end.

@@ -7,6 +7,7 @@ from typing import TextIO
 
 from actor_learner import run_directory, signals
 from actor_learner.jobs import controller as controller_lib
+from actor_learner.jobs import states
 from actor_learner.launch import job_spec, local, status_reader, supervisor, view
 from actor_learner.naming import connect
 
@@ -37,15 +38,15 @@ def run_jobs(
       final_seconds: How long evaluators may take after the learner has completed.
 
     Returns:
-      0: the run is complete. 1: a job has failed for good. 2: its configuration is wrong. 130, 143:
-      ended in order by Ctrl-C or SIGTERM.
+      0: the run is complete. 1: a job has failed for good. 2: its configuration is wrong. 3: ended
+      in order by a controller; 130, 143: by Ctrl-C or SIGTERM.
     """
     with connect.connect(registry, who="launcher") as names:
         controller = controller_lib.Controller(names, run)
         controller.forget_ended()
         with (
             signals.stop_on_signal(terminal) as stop,
-            status_reader.StatusReader(controller) as reader,
+            status_reader.StatusReader(controller, [spec.name for spec in specs]) as reader,
         ):
             outcome = supervisor.Supervisor(
                 specs,
@@ -63,4 +64,6 @@ def run_jobs(
         return stop.exit_code
     if outcome.status == supervisor.COMPLETED:
         return OK
+    if outcome.status == supervisor.STOPPED:
+        return states.TOLD_TO_EXIT
     return BAD_CONFIGURATION if outcome.bad_configuration else FAILED

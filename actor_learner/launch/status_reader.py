@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 from absl import logging
@@ -19,10 +20,13 @@ class StatusReader:
 
     Args:
       controller: Of the run.
+      jobs: All that the run is to have.
     """
 
-    def __init__(self, controller: controller_lib.Controller) -> None:
+    def __init__(self, controller: controller_lib.Controller, jobs: Iterable[str]) -> None:
         self._controller = controller
+        self._jobs = set(jobs)
+        self._unused: list[str] | None = None
         self._statuses: dict[str, status_lib.Status] = {}
         self._problem = ""
         self._failure: BaseException | None = None
@@ -53,10 +57,17 @@ class StatusReader:
         status = self._statuses.get(name)
         return status if status is not None and status.incarnation == incarnation else None
 
+    @property
+    def unused_bindings(self) -> list[str] | None:
+        """What none of the jobs has used of the configuration; None before all have said so."""
+        return self._unused
+
     def read_now(self) -> None:
         """Looks once, from the calling thread; what keeps it from reading becomes `problem`."""
         try:
             self._statuses = {status.name: status for status in self._controller.workers()}
+            if self._unused is None and self._jobs <= set(self._statuses):
+                self._unused = self._controller.unused_bindings(sorted(self._jobs))
             self._problem = ""
         except errors.ActorLearnerError as error:
             if not self._problem:  # Once per outage.

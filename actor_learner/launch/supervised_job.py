@@ -7,6 +7,7 @@ import signal
 from typing import Callable
 
 from actor_learner import errors
+from actor_learner.jobs import states
 from actor_learner.launch import job_spec, restarts
 from actor_learner.reporting import formatting
 
@@ -15,7 +16,7 @@ COMPLETED, FAILED, STOPPED = "completed", "failed", "stopped"
 
 BAD_CONFIGURATION = 2  # The exit code of jobs that would fail in the same way once more.
 _CANNOT_START = 127
-_EXPECTED_WHEN_STOPPED = (0, 128 + signal.SIGTERM, -signal.SIGTERM)
+_EXPECTED_WHEN_STOPPED = (0, states.TOLD_TO_EXIT, 128 + signal.SIGTERM, -signal.SIGTERM)
 _TAIL_BYTES = 16_384
 
 
@@ -30,7 +31,8 @@ class SupervisedJob:
 
     Attributes:
       spec: The job.
-      state: WAITING to be (re)started, UP, or ended: COMPLETED, FAILED for good, STOPPED.
+      state: WAITING to be (re)started, UP, or ended: COMPLETED, FAILED for good, STOPPED, by us or
+        by a controller.
       process: The one that runs or ran last; None before the first.
       stopping: Whether it was asked to end.
       last_words: How it ended last; empty before.
@@ -134,6 +136,9 @@ class SupervisedJob:
                 self._say(f"{self.spec.name}, asked to stop, ended with {_how(code)}: {self.log}")
         elif code == 0:
             self.state = COMPLETED
+        elif code == states.TOLD_TO_EXIT:
+            self.state = STOPPED
+            self._say(f"{self.spec.name} was told to end by a controller: it is not started again")
         elif code == BAD_CONFIGURATION:
             self.state = FAILED
             self.bad_configuration = True

@@ -7,12 +7,14 @@ import time
 from collections.abc import Sequence
 from typing import Callable, NamedTuple
 
+from absl import logging
+
 from actor_learner import run_directory
 from actor_learner.launch import job_rows, job_spec, supervised_job
 from actor_learner.launch import status_reader as status_reader_lib
 from actor_learner.launch import view as view_lib
 
-COMPLETED, FAILED, INTERRUPTED = "completed", "failed", "interrupted"
+COMPLETED, FAILED, INTERRUPTED, STOPPED = "completed", "failed", "interrupted", "stopped"
 
 FINAL_SECONDS = 600.0
 """How long evaluators may take for the final version, once training is complete."""
@@ -25,7 +27,7 @@ class Outcome(NamedTuple):
     """How a run has ended.
 
     Attributes:
-      status: COMPLETED, FAILED or INTERRUPTED.
+      status: COMPLETED, FAILED, INTERRUPTED by a signal, or STOPPED by a controller.
       lines: What to tell the user, after the view is closed.
       bad_configuration: Whether a job said that its configuration is wrong.
     """
@@ -41,7 +43,7 @@ class Supervisor:
     The run is complete when the learner is, or all jobs are, if there is no learner. Actors and
     jobs of the user's own are then stopped, evaluators given time to evaluate the final version;
     then the learner is stopped, if it still runs, and the replay last. The same order serves an
-    interruption, and the failure, for good, of any job.
+    interruption, the failure, for good, of any job, and a learner that a controller has ended.
 
     Args:
       specs: The jobs.
@@ -71,6 +73,7 @@ class Supervisor:
         self._stop = stop
         self._kill_after_seconds = grace_seconds + _BEYOND_GRACE_SECONDS
         self._final_seconds = final_seconds
+        self._told_of_unused = False
         # Those that serve are started first, those that use them last.
         ordered = sorted(specs, key=lambda spec: (-spec.stop_rank, spec.kind, spec.index))
         self._jobs = [
@@ -112,14 +115,20 @@ class Supervisor:
             self._tick()
             if any(job.state == supervised_job.FAILED for job in self._jobs):
                 return FAILED
+            decisive = self._decisive()
+            if all(job.ended for job in decisive) and not self._complete():
+                return STOPPED
             if reached():
                 return COMPLETED
             if self._stop.wait(_TICK_SECONDS):
                 return INTERRUPTED
 
     def _complete(self) -> bool:
-        decisive = [job for job in self._jobs if job.spec.ends_run] or self._jobs
-        return all(job.state == supervised_job.COMPLETED for job in decisive)
+        return all(job.state == supervised_job.COMPLETED for job in self._decisive())
+
+    def _decisive(self) -> list[supervised_job.SupervisedJob]:
+        """Those whose end is the end of the run."""
+        return [job for job in self._jobs if job.spec.ends_run] or self._jobs
 
     def _stop_in_order(self) -> None:
         hasty = False
@@ -163,6 +172,11 @@ class Supervisor:
         for job in self._jobs:
             job.tick(now)
         self._view.update(job_rows.rows(self._jobs, self._reader, now))
+        if not self._told_of_unused and self._reader.unused_bindings is not None:
+            self._told_of_unused = True
+            for line in self._reader.unused_bindings:
+                logging.warning("No job uses this: %s", line)
+                self._view.message(f"warning: {line} (in any job)")
 
     def _late(self) -> list[str]:
         """Evaluators that have had their time after training was complete."""

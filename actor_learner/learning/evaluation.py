@@ -20,7 +20,7 @@ from actor_learner.learning import interval_trigger, trigger_runner
 
 POLICY_DIR = "policy"
 SCORE_FILE = "score.json"
-_NEW, _OLD = ".new", ".old"
+NEW, _OLD = ".new", ".old"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -168,19 +168,15 @@ class BestPolicyTrigger:
             train_step=int(result.train_step),
             environment_step=int(result.environment_step),
         )
-        new, old = self._directory + _NEW, self._directory + _OLD
-        for leftover in (new, old):
-            shutil.rmtree(leftover, ignore_errors=True)
+        new = self._directory + NEW
+        shutil.rmtree(new, ignore_errors=True)
         self._save_policy(os.path.join(new, POLICY_DIR))
         # Last of all: its presence says that the directory is complete.
         with open(os.path.join(new, SCORE_FILE + ".part"), "w") as file:
             json.dump(score, file, indent=2)
             file.write("\n")
         os.replace(file.name, os.path.join(new, SCORE_FILE))
-        if os.path.isdir(self._directory):
-            os.rename(self._directory, old)
-        os.rename(new, self._directory)
-        shutil.rmtree(old, ignore_errors=True)
+        put_in_place(self._directory)
         self.best = score
         self._graph_written = True
         logging.info(
@@ -207,6 +203,16 @@ class BestPolicyTrigger:
         self._saver.save_checkpoint(path)
 
 
+def put_in_place(directory: str) -> None:
+    """Makes `<directory>.new`, which must be complete, the best policy, and removes the former."""
+    new, old = directory + NEW, directory + _OLD
+    shutil.rmtree(old, ignore_errors=True)
+    if os.path.isdir(directory):
+        os.rename(directory, old)
+    os.rename(new, directory)
+    shutil.rmtree(old, ignore_errors=True)
+
+
 def read_best_score(directory: str) -> dict[str, Any] | None:
     """The score of the best policy in `directory`, after completing an interrupted replacement.
 
@@ -215,7 +221,7 @@ def read_best_score(directory: str) -> dict[str, Any] | None:
     """
     directory = os.fspath(directory).rstrip(os.sep)
     score = _read_score(directory)
-    for candidate in (directory + _NEW, directory + _OLD):
+    for candidate in (directory + NEW, directory + _OLD):
         if score is None:
             score = _read_score(candidate)
             if score is not None:

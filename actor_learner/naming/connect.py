@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import time
 import urllib.parse
 from typing import Callable
+
+from absl import logging
 
 from actor_learner import errors
 from actor_learner.naming import files, memory, redis, registry
 
 ENVIRONMENT_VARIABLE = "ACTOR_LEARNER_REGISTRY"
+
+_RETRY_SECONDS = 0.5
 
 _FORMS = "memory://NAME, file:///DIRECTORY, a path, redis://HOST:PORT/DATABASE or unix:///SOCKET"
 
@@ -35,6 +40,7 @@ def connect(
     who: str | None = None,
     on_lost: Callable[[registry.NameLostError], None] | None = None,
     poll_seconds: float = 0.2,
+    patience_seconds: float = 0.0,
 ) -> registry.NameRegistry:
     """Opens a name registry.
 
@@ -44,10 +50,11 @@ def connect(
       who: How error messages call this end, e.g. `actor-3`.
       on_lost: Called when a name that was to be kept alive is lost.
       poll_seconds: The longest time between two looks of `wait` and `watch`.
+      patience_seconds: How long to wait for a server that does not answer.
 
     Raises:
       errors.ConfigError: If the URL is none of these.
-      registry.RegistryUnavailableError: If nothing answers there.
+      registry.RegistryUnavailableError: If nothing answers there in time.
     """
     options = {"who": who, "on_lost": on_lost, "poll_seconds": poll_seconds}
     scheme, separator, rest = url.partition("://")
@@ -66,5 +73,26 @@ def connect(
             )
         return files.FileRegistry(urllib.parse.unquote(parts.path), **options)
     if scheme in ("redis", "rediss", "unix"):
-        return redis.RedisRegistry(url, **options)
+        return _with_patience(lambda: redis.RedisRegistry(url, **options), patience_seconds)
     raise errors.ConfigError(f"{url} is no registry we know: it must be one of {_FORMS}")
+
+
+def _with_patience(
+    connect_once: Callable[[], registry.NameRegistry], patience_seconds: float
+) -> registry.NameRegistry:
+    deadline = time.monotonic() + patience_seconds
+    waiting = False
+    while True:
+        try:
+            return connect_once()
+        except registry.RegistryUnavailableError as error:
+            if time.monotonic() >= deadline:
+                if not waiting:
+                    raise
+                raise registry.RegistryUnavailableError(
+                    f"no registry has answered within {patience_seconds:g} s: {error}"
+                ) from error
+            if not waiting:  # Once: it may be a while.
+                logging.warning("Waiting up to %g s for the registry: %s", patience_seconds, error)
+            waiting = True
+        time.sleep(_RETRY_SECONDS)

@@ -81,6 +81,11 @@ class FileRegistry(registry.NameRegistry):
     def __str__(self) -> str:
         return f"file registry {self._directory}"
 
+    @property
+    def directory(self) -> pathlib.Path:
+        """Where; absolute."""
+        return self._directory
+
     def _create(self, name: str, entry: entries.Entry, replace: bool) -> bool:
         with self._changing(f"adding the name {name!r}"):
             if not replace and self._live(name) is not None:

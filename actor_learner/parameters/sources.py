@@ -12,8 +12,8 @@ DEFAULT_NAME = "policy"
 BEST = "best"
 
 _FORMS = (
-    "a run directory, STORE_OR_RUN:NAME@VERSION_OR_TAG, a file of parameters (.npz) or the "
-    "directory of a SavedModel"
+    "a run directory, STORE_OR_RUN@VERSION_OR_TAG, STORE_OR_RUN:NAME@VERSION_OR_TAG, a file of "
+    "parameters (.npz) or the directory of a SavedModel"
 )
 _SAVED_MODEL = "saved_model.pb"
 
@@ -52,8 +52,9 @@ def find(
     Args:
       source: A run directory: the version tagged `best` in its store, else its latest, else the
         best policy that was exported, else the last. A store's directory: its `best`, else its
-        latest. `directory:name`, `directory:name@tag` or `directory:name@version` for one version
-        in the store of a run, or in a store. A file. An exported policy.
+        latest. `directory@tag`, `directory@version`, `directory:name`, `directory:name@tag` or
+        `directory:name@version` for one version in the store of a run, or in a store. A file. An
+        exported policy.
       name: Whose parameters, where `source` does not say.
 
     Raises:
@@ -64,6 +65,9 @@ def find(
         return FileSource(path)
     if path.is_dir():
         return _in_directory(path, name)
+    directory, at, identifier = os.fspath(source).rpartition("@")
+    if at and identifier and pathlib.Path(directory).is_dir():
+        return StoreSource(store.locate(directory), name, identifier)
     directory, colon, rest = os.fspath(source).rpartition(":")
     if colon and rest and pathlib.Path(directory).is_dir():
         name, _, identifier = rest.partition("@")

@@ -56,13 +56,16 @@ trap 'stop; exit 143' TERM INT
 trap stop EXIT
 
 # Slurm does not start a failed step again: this does, unless the configuration is wrong (2) or the
-# job was told to end (143). The signal reaches the job itself; the shell only has to outlive it.
-again='trap : TERM
+# job was told to end (3, 130, 143); also after a kill for want of memory (137) or a crash (134, 139).
+# The signal reaches the job itself; the shell only has to outlive it.
+again='stopping=0
+trap "stopping=1" TERM
 until "$@"; do
   code=$?
-  if ((code == 2 || code >= 128)); then exit "$code"; fi
+  if ((stopping || code == 2 || code == 3 || code == 130 || code == 143)); then exit "$code"; fi
   echo "$1 $2 ended with code $code: started again" >&2
   sleep 5
+  if ((stopping)); then exit 143; fi
 done'
 
 step --nodes=1 --ntasks=1 --nodelist="$first" -- \

@@ -1,10 +1,13 @@
-"""Evaluators' messages become rows, a reason to end, and the best policy in the learner's store."""
+"""Evaluators' messages become rows, a reason to end, and the best policy that the learner keeps."""
+
+import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from actor_learner.jobs import best_policy, evaluations
+from actor_learner.learning import evaluation
 from actor_learner.parameters import store as store_lib
 from actor_learner.replay import server
 
@@ -43,7 +46,7 @@ def result(train_step, mean, *, evaluator=0, sent=False):
 
 @pytest.fixture(scope="module")
 def replay():
-    with server.ReplayServer([best_policy.best_table(Policy(0))]) as made:
+    with server.ReplayServer([best_policy.best_table()]) as made:
         yield made
 
 
@@ -53,8 +56,38 @@ def store(tmp_path):
 
 
 @pytest.fixture
-def keeper(replay, store):
-    return best_policy.Keeper(replay.address, Policy(0), store)
+def best(tmp_path):
+    """Where the learner keeps the best policy."""
+    return tmp_path / "best"
+
+
+@pytest.fixture
+def keeper(replay, best, store):
+    client = replay.client()
+    client.reset(best_policy.TABLE)
+    return best_policy.Keeper(client, best, store)
+
+
+class Evaluator:
+    """Sends what it is told to be the best it has rated, and the message that follows."""
+
+    def __init__(self, replay, directory, mail, index=0):
+        self._client = replay.client()
+        self._directory = directory
+        self._mail = mail
+        self._index = index
+
+    def rate(self, train_step, mean, *, size=1):
+        score = {
+            "mean": mean, "std": 1.5, "min": mean, "max": mean, "episodes": 4,
+            "train_step": train_step, "environment_step": 10 * train_step,
+        }  # fmt: skip
+        (self._directory / "policy" / "variables").mkdir(parents=True, exist_ok=True)
+        (self._directory / "policy" / "saved_model.pb").write_text(f"version {train_step}" * size)
+        (self._directory / "policy" / "variables" / "variables.index").write_text("index")
+        (self._directory / "score.json").write_text(json.dumps(score))
+        best_policy.send(self._client, self._directory, Policy(train_step))
+        self._mail.append(result(train_step, mean, evaluator=self._index, sent=True))
 
 
 def make(keeper, mail, rows, **settings):
@@ -76,7 +109,7 @@ def test_each_result_becomes_one_row_even_if_it_comes_twice(keeper):
         "seconds": 2.0, "environment_steps": 70, "train_steps": 7, "eval_return": 2.0,
         "eval_return_std": 1.5, "eval_episodes": 4,
     }  # fmt: skip
-    assert made.has(7) and not made.has(6)
+    assert made.raters(5) == {0, 1} and made.raters(7) == {0} and made.raters(6) == set()
 
 
 def test_the_target_is_reached_by_a_mean_that_is_as_high(keeper):
@@ -90,36 +123,75 @@ def test_the_target_is_reached_by_a_mean_that_is_as_high(keeper):
     assert made.target_reached == "mean return 3 over 4 episodes"
 
 
-def test_the_best_policy_that_was_sent_is_kept_and_tagged(replay, keeper, store):
+def kept(best, store):
+    """The version in `best/`, checked against the one in the store."""
+    score = json.loads((best / "score.json").read_text())
+    version = score["train_step"]
+    assert f"version {version}" in (best / "policy" / "saved_model.pb").read_text()
+    assert (best / "policy" / "variables" / "variables.index").read_text() == "index"
+    assert sorted(path.name for path in best.iterdir()) == ["policy", "score.json"]
+    stored = store.get("policy", "best")
+    assert stored.version == version and stored.metadata["mean_return"] == score["mean"]
+    np.testing.assert_array_equal(stored.values["layer/kernel"], np.full([2, 3], version))
+    return version
+
+
+def test_the_best_policy_that_was_sent_is_kept_and_tagged(replay, keeper, best, store, tmp_path):
     mail = Mail()
     made = make(keeper, mail, [])
-    policy = Policy(1)
-    sender = best_policy.Sender(replay.address, policy)
-    sender.send(4)
-    mail += [result(4, 10.0, sent=True)]
+    evaluator = Evaluator(replay, tmp_path / "rated", mail)
+    evaluator.rate(4, 10.0)
     made.take()
-    policy.kernel.assign(tf.fill([2, 3], 2.0))
-    sender.send(8)
-    mail += [result(8, 9.0, sent=True)]  # By an evaluator that has forgotten the better one.
-    made.take()
-    best = store.get("policy", "best")
-    assert best.version == 4
-    assert best.metadata == {
+    assert kept(best, store) == 4
+    assert store.get("policy", "best").metadata == {
         "environment_steps": 40, "mean_return": 10.0, "std_return": 1.5, "episodes": 4
     }  # fmt: skip
-    np.testing.assert_array_equal(best.values["layer/kernel"], np.ones([2, 3]))
-    mail += [result(9, 11.0, sent=True)]  # What was sent is version 8.
+    evaluator.rate(8, 9.0)  # It was restarted, and has forgotten the better one.
     made.take()
-    assert store.get("policy", "best").version == 4
-    sender.send(12)
-    mail += [result(12, 11.0, sent=True)]
+    assert kept(best, store) == 4
+    evaluator.rate(12, 11.0, size=1_000)
     made.take()
-    best = store.get("policy", "best")
-    assert best.version == 12
-    np.testing.assert_array_equal(best.values["layer/kernel"], np.full([2, 3], 2.0))
+    assert kept(best, store) == 12
 
 
-def test_a_result_that_was_not_sent_leaves_the_store_alone(keeper, store):
+def test_of_several_evaluators_the_best_policy_of_all_is_kept(
+    replay, keeper, best, store, tmp_path
+):
+    mail = Mail()
+    made = make(keeper, mail, [], target_return=20.0)
+    one, other = (Evaluator(replay, tmp_path / str(i), mail, index=i) for i in range(2))
+    one.rate(4, 10.0)
+    other.rate(4, 25.0)
+    one.rate(8, 12.0)
+    made.take()  # All of them were on their way at once.
+    assert made.target_reached == "mean return 25 over 4 episodes"
+    assert kept(best, store) == 4
+    assert json.loads((best / "score.json").read_text())["mean"] == 25.0
+
+
+def test_a_candidate_that_an_earlier_learner_has_left_is_kept(
+    replay, keeper, best, store, tmp_path
+):
+    Evaluator(replay, tmp_path / "rated", Mail()).rate(4, 10.0)
+    make(keeper, Mail(), []).take()
+    assert kept(best, store) == 4
+
+
+@pytest.mark.parametrize("dies_in", ["push", "put_in_place"])
+def test_a_learner_that_dies_over_a_candidate_finds_it_again(
+    replay, keeper, best, store, tmp_path, monkeypatch, dies_in
+):
+    Evaluator(replay, tmp_path / "rated", Mail()).rate(4, 10.0)
+    with monkeypatch.context() as patch:
+        where = store if dies_in == "push" else evaluation
+        patch.setattr(where, dies_in, lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            make(keeper, Mail(), []).take()
+    make(keeper, Mail(), []).take()
+    assert kept(best, store) == 4
+
+
+def test_a_result_that_was_not_sent_leaves_everything_alone(keeper, best, store):
     mail = Mail([result(3, 99.0)])
     make(keeper, mail, []).take()
-    assert store.names() == ()
+    assert store.names() == () and not best.exists()

@@ -15,6 +15,7 @@ import reverb
 
 from actor_learner import config, run_directory
 from actor_learner.jobs import states
+from actor_learner.learning import evaluation
 from actor_learner.parameters import store
 from actor_learner.replay import checkpoints
 from actor_learner.reporting import jsonl
@@ -88,7 +89,8 @@ class _Story:
         watch.wait(lambda: (s := watch.status("load")) and s.steps, "a note is taken", everybody)
         told.address = watch.names.get("mine/jobs/replay/0/address")
         told.note = own_table.latest(reverb.Client(told.address))
-        told.lag = watch.details("actor", "version_lag_seconds")
+        watch.wait(lambda: "version_lag_seconds" in self._actor(), "its lag is known", everybody)
+        told.lag = self._actor()["version_lag_seconds"]
 
         rival = self._start(self._delta, "learner", *common(FOREVER), "--run=elsewhere/mine")
         told.rival = (rival.exit_code(), rival.said, first["learner"].pid)
@@ -104,7 +106,8 @@ class _Story:
         told.rows_before = jsonl.read_rows(told.run_dir.metrics_jsonl)
 
         told.limit = watch.details("learner", "environment_steps") + A_LITTLE
-        second = self._start_others(told.limit)
+        # The run goes on from its checkpoint, so that it does not matter what it began from.
+        second = self._start_others(told.limit, "--warm_start=nowhere")
         told.completed = {name: process.exit_code() for name, process in second.items()}
         told.learner = watch.status("learner")
         told.evaluator = watch.status("evaluator")
@@ -118,13 +121,17 @@ class _Story:
         self._closing.callback(process.kill)
         return process
 
-    def _start_others(self, environment_steps):
+    def _start_others(self, environment_steps, *of_learner):
         flags = common(environment_steps)
         return {
-            "learner": self._start(self._beta, "learner", *flags, "--run=runs/mine"),
+            "learner": self._start(self._beta, "learner", *flags, "--run=runs/mine", *of_learner),
             "actor": self._start(self._gamma, "actor", *flags, "--run=mine"),
             "evaluator": self._start(self._delta, "eval", *flags, "--run=mine"),
         }
+
+    def _actor(self):
+        status = self._watch.status("actor")
+        return {} if status is None else status.details
 
     def _steps(self):
         status = self._watch.status("learner")
@@ -208,3 +215,9 @@ def test_the_best_policy_of_an_evaluator_elsewhere_is_kept_by_the_learner(story)
     rated = {row["train_steps"]: row["eval_return"] for row in story.rows if "eval_return" in row}
     assert parameters.metadata["mean_return"] == rated[parameters.version] == max(rated.values())
     assert sorted(parameters.values["QNetwork/dense/kernel"].shape) == [2, 16]
+    score = evaluation.read_best_score(str(story.run_dir.best))
+    assert (score["train_step"], score["mean"]) == (
+        parameters.version,
+        parameters.metadata["mean_return"],
+    )
+    assert (story.run_dir.best / "policy" / "saved_model.pb").exists()

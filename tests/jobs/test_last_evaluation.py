@@ -10,7 +10,7 @@ def learner(space):
 
 
 def test_without_an_evaluator_there_is_nothing_to_wait_for():
-    assert not last_evaluation.LastEvaluation(learner("alone")).is_expected()
+    assert not last_evaluation.LastEvaluation(learner("alone"), 60.0).is_expected(())
 
 
 def test_an_evaluation_is_expected_while_an_evaluator_lives():
@@ -20,9 +20,10 @@ def test_an_evaluation_is_expected_while_an_evaluator_lives():
     )
     commander = controller.Controller(made.names, "run")
     commander.wait_for(states.RUNNING, ["evaluator-0"], timeout=toy_workers.DEADLINE)
-    awaited = last_evaluation.LastEvaluation(made)
-    assert awaited.is_expected()
-    assert not last_evaluation.LastEvaluation(made, timeout_seconds=-1.0).is_expected()
+    awaited = last_evaluation.LastEvaluation(made, 60.0)
+    assert awaited.is_expected(())
+    assert awaited.is_expected({1}) and not awaited.is_expected({0})
+    assert not last_evaluation.LastEvaluation(made, timeout_seconds=-1.0).is_expected(())
     commander.send(states.EXIT, kind="evaluator")
     evaluator.join()
-    assert not awaited.is_expected()
+    assert not awaited.is_expected(())

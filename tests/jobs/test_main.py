@@ -122,12 +122,13 @@ def declared(*bindings):
 
 
 def test_the_users_jobs_and_resources_are_read_without_importing_anything():
-    assert declared() == ([], {})
+    assert declared() == ([], {}, 300.0)
     assert declared(
         "Jobs.extra = {'watcher': @no.such.Module, 'other': @scope/Thing}",
         "Jobs.resources = {'learner': {'CPU': 2, 'GPU': 1}}",
-    ) == (["watcher", "other"], {"learner": {"CPU": 2, "GPU": 1}})
-    assert declared("Jobs.extra = {'a': @X}", "Jobs.extra = None") == ([], {})
+        "Jobs.final_evaluation_seconds = 20",
+    ) == (["watcher", "other"], {"learner": {"CPU": 2, "GPU": 1}}, 20)
+    assert declared("Jobs.extra = {'a': @X}", "Jobs.extra = None") == ([], {}, 300.0)
 
 
 @pytest.mark.parametrize(
@@ -139,6 +140,9 @@ def test_the_users_jobs_and_resources_are_read_without_importing_anything():
         ("Jobs.resources = {'actor': 3}", "must be a dict of amounts"),
         ("Jobs.resources = {'actor': {'CPU': -1}}", "must be a dict of amounts"),
         ("Jobs.extra = {'My Job': @X}", "cannot be the kind of a job"),
+        ("Jobs.final_evaluation_seconds = -1", "number, at least 0; got -1"),
+        ("Jobs.final_evaluation_seconds = None", "number, at least 0; got None"),
+        ("Jobs.final_evaluation_seconds = %seconds", "written out as a number"),
     ],
 )
 def test_wrong_declarations_are_refused(binding, words):

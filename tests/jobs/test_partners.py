@@ -1,12 +1,14 @@
 """Whoever does not fit the run is told why, before it writes anything."""
 
+import os
+
 import gin
 import pytest
 import reverb
 
 import actor_learner
-from actor_learner import errors, reverb_calls
-from actor_learner.jobs import actor, contract, job, names, partner
+from actor_learner import errors, reverb_calls, run_directory
+from actor_learner.jobs import actor, contract, evaluator, job, learner, names, partner
 from actor_learner.naming import connect, memory
 from actor_learner.replay import server
 from tests.jobs import job_processes
@@ -74,6 +76,42 @@ def test_an_actor_in_another_environment_is_refused(refused):
     said = refused("--gin_param=GymnasiumEnvironment.env_id = 'Acrobot-v1'")
     assert "time step spec/observation/shape[0]: 6 here, 4 in the run" in said
     assert "action spec" in said
+
+
+def test_an_evaluator_in_another_environment_is_refused(run, monkeypatch, capfd):
+    monkeypatch.delenv(connect.ENVIRONMENT_VARIABLE, raising=False)
+    binding = "--gin_param=GymnasiumEnvironment.env_id = 'Acrobot-v1'"
+    code = evaluator.run(["--gin_file=dqn_cartpole", f"--run={run.path}", binding])
+    gin.clear_config()
+    said = capfd.readouterr().err
+    assert code == 2, said
+    assert "the environment of evaluator-0 of run mine does not fit the run at localhost:" in said
+    assert "time step spec/observation/shape[0]: 6 here, 4 in the run" in said
+
+
+def learner_refused(run, capfd, *flags):
+    """Starts a learner of the run; returns what it says when it ends with code 2."""
+    code = learner.run(["--gin_file=dqn_cartpole", f"--run={run.path}", *flags])
+    gin.clear_config()
+    said = capfd.readouterr().err
+    assert code == 2, said
+    return said
+
+
+def test_a_learner_that_is_to_begin_from_nothing_known_is_refused(run, monkeypatch, capfd):
+    monkeypatch.delenv(connect.ENVIRONMENT_VARIABLE, raising=False)
+    said = learner_refused(run, capfd, "--warm_start=/no/where")
+    assert "WarmStart.source = '/no/where': cannot start from '/no/where'" in said
+
+
+def test_a_second_learner_in_the_run_directory_is_refused_whatever_its_registry(
+    run, tmp_path, capfd
+):
+    address = run.watch.names.get(names.address("mine", "replay", 0))
+    other = (f"--registry={tmp_path / 'registry'}", f"--replay={address}")
+    with run_directory.RunDirectory(run.path).locked():  # As the first learner does.
+        said = learner_refused(run, capfd, *other)
+    assert f"{run.path} is being trained by process {os.getpid()}" in said
 
 
 def test_an_actor_with_other_lanes_is_refused(refused):

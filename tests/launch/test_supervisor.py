@@ -182,3 +182,18 @@ def test_jobs_without_a_learner_end_when_all_have_completed(launch):
         launched.pids(job)
         launched.finish(job)
     assert launched.end()[0] == 0
+
+
+def test_a_run_whose_learner_a_controller_has_ended_is_stopped_and_not_complete(launch):
+    launched = launch("replay-0", "actor-0", "actor-1", "learner-0")
+    everybody = ["replay-0", "actor-0", "actor-1", "learner-0"]
+    watching = launched.controller()
+    watching.wait_for(states.RUNNING, everybody, timeout=DEADLINE)
+    watching.send(states.EXIT, kind="actor", index=1, timeout=DEADLINE)
+    launched.wait_until_it_says("actor-1 was told to end by a controller")
+    watching.send(states.EXIT, kind="learner", timeout=DEADLINE)
+    code, said = launched.end()
+    assert code == states.TOLD_TO_EXIT == 3, said
+    assert "training is complete" not in said and f"stopped: {launched.run}" in said
+    assert launched.order() == ["actor-1", "learner-0", "actor-0", "replay-0"]
+    assert len(launched.pids("actor-1")) == 1  # It was not started again.

@@ -2,6 +2,7 @@
 
 import importlib
 import tempfile
+from concurrent import futures
 
 import pytest
 
@@ -103,3 +104,19 @@ def test_without_the_package_the_error_names_the_extra(monkeypatch):
     monkeypatch.setattr(importlib, "import_module", without_redis)
     with pytest.raises(errors.MissingExtraError, match=r"actor-learner\[redis\]"):
         connect.connect("redis://127.0.0.1:1/0")
+
+
+def test_a_server_that_is_not_up_yet_is_waited_for(directory):
+    port = conftest.free_port()
+    url = f"redis://127.0.0.1:{port}/0"
+    with pytest.raises(registry.RegistryUnavailableError) as caught:
+        connect.connect(url, who="early")
+    assert "within" not in str(caught.value)  # Nobody asked for patience.
+    with pytest.raises(registry.RegistryUnavailableError, match="within 1 s: .* answer early"):
+        connect.connect(url, who="early", patience_seconds=1.0)
+    with futures.ThreadPoolExecutor() as threads:
+        waiting = threads.submit(connect.connect, url, patience_seconds=60.0)
+        with conftest.redis_server(directory, port):
+            with waiting.result(60) as names:
+                names.add("a", "x")
+                assert names.get("a") == "x"

@@ -1,0 +1,75 @@
+"""`actor-learner control`: pause, resume, start or end jobs of a run that is under way."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+from actor_learner import errors
+from actor_learner.jobs import controller, flags, names, states
+from actor_learner.naming import connect
+
+OK = 0
+COMMANDS = (states.PAUSE, states.RESUME, states.START, states.EXIT)
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the command to the command line.
+
+    Args:
+      commands: What `ArgumentParser.add_subparsers` returned.
+    """
+    parser = commands.add_parser("control", help="pause, resume or end jobs of a run")
+    parser.add_argument("run", metavar="RUN", help="its directory or name")
+    parser.add_argument("action", choices=COMMANDS)
+    parser.add_argument(
+        "--job", help="actor-0, or actor for all of the kind (default: all jobs that it suits)"
+    )
+    parser.add_argument(
+        "--registry",
+        metavar="URL",
+        help=f"of the run (default: ${connect.ENVIRONMENT_VARIABLE}, or in the run directory)",
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=60.0, help="seconds to wait for the answers (default: 60)"
+    )
+    parser.set_defaults(command=_command)
+
+
+def _command(arguments: argparse.Namespace) -> int:
+    if arguments.action == states.EXIT and arguments.job is None:
+        raise errors.ConfigError(
+            "which job is to end? Pass --job=actor-0, or --job=learner, with which a run that "
+            "`actor-learner up` has started ends as a whole"
+        )
+    kind, index = _job(arguments.job)
+    run_dir = flags.run_directory_of(arguments.run)
+    default = None if run_dir is None else str(flags.registry_in(run_dir))
+    if run_dir is not None and not os.path.isdir(run_dir.path):
+        raise errors.ConfigError(f"{run_dir} does not exist: give the directory of a run")
+    url = connect.registry_url(arguments.registry, default)
+    with connect.connect(url, who="control") as registry:
+        answers = controller.Controller(registry, names.run_name(arguments.run)).send(
+            arguments.action,
+            kind=kind,
+            index=index,
+            only=None if arguments.job else states.suitable(arguments.action),
+            timeout=arguments.timeout,
+        )
+    for job, reply in sorted(answers.items()):
+        done = "is ending" if arguments.action == states.EXIT else f"is {reply.state}"
+        print(f"{job} {done}")
+    return OK
+
+
+def _job(name: str | None) -> tuple[str | None, int | None]:
+    """`actor-0` and `actor` as kind and index."""
+    if name is None:
+        return None, None
+    kind, dash, index = name.rpartition("-")
+    if not dash:
+        return names.check_kind(name), None
+    if not index.isdigit():
+        raise errors.ConfigError(f"--job={name} is no job: write it as actor-0, or as actor")
+    return names.check_kind(kind), int(index)

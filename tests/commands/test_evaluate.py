@@ -1,0 +1,82 @@
+"""`actor-learner eval`: the best policy that a run has, wherever it is kept, is what is rated."""
+
+import gin
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from actor_learner import cli, config, errors, run_directory
+from actor_learner import experiment as experiment_lib
+from actor_learner.commands import frozen_config, rated_policy
+from actor_learner.parameters import store as store_lib
+from actor_learner.parameters import variables
+
+SOURCE = config.ConfigSource(("dqn_cartpole",), ("dqn.fc_layer_params = (16,)",))
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    made = run_directory.RunDirectory(tmp_path / "run")
+    made.path.mkdir()
+    made.describe(seed=0, argv=[])
+    frozen_config.write(made, SOURCE)
+    return made
+
+
+def store_of(run_dir):
+    return store_lib.ParameterStore(run_dir.path / store_lib.DIRECTORY)
+
+
+def export(directory):
+    directory.mkdir(parents=True)
+    (directory / "saved_model.pb").touch()
+
+
+def test_the_best_comes_before_the_tagged_before_the_last(run_dir):
+    with pytest.raises(errors.ConfigError, match="has no policy yet"):
+        rated_policy.find(run_dir)
+    export(run_dir.policies / "greedy_policy")
+    assert "(the last policy: no evaluation has found" in rated_policy.find(run_dir).what
+    held = store_of(run_dir)
+    held.push("policy", {"a": np.zeros(3)}, 5)
+    assert "the last policy" in rated_policy.find(run_dir).what
+    held.tag("policy", 5, "best")
+    assert rated_policy.find(run_dir).what == f"version 5, tagged 'best', of {held}"
+    export(run_dir.best / "policy")
+    (run_dir.best / "score.json").write_text('{"train_step": 8}')
+    best = f"{run_dir.best / 'policy'} (the best policy, of train step 8)"
+    assert rated_policy.find(run_dir).what == best
+
+
+def test_a_version_that_is_tagged_best_is_rated_with_its_own_values(run_dir, capsys):
+    config.load(SOURCE)
+    experiment = experiment_lib.Experiment()
+    env = experiment.make_evaluation_environment(0, num_envs=1)
+    steps = [tf.Variable(0, dtype=tf.int64) for _ in range(2)]
+    values = variables.values_of(experiment.make_algorithm(env, *steps).agent.policy)
+    env.close()
+    # It always pushes to the left, under which the pole falls within some eight to ten steps.
+    left = {name: np.zeros_like(value) for name, value in values.items()}
+    (bias,) = (name for name in left if left[name].shape == (2,))
+    left[bias][0] = 1.0
+    held = store_of(run_dir)
+    held.push("policy", left, 5, tags=["best"])
+    held.push("policy", values, 9)
+    assert cli.main(["eval", str(run_dir), "--episodes=4"]) == 0
+    said = capsys.readouterr().out
+    gin.clear_config()
+    assert f"version 5, tagged 'best', of {held}: return" in said
+    mean = float(said.split("return ")[1].split()[0])
+    assert 8.0 <= mean <= 10.5
+
+
+def test_the_run_is_that_of_the_environment_variable_if_none_is_given(monkeypatch, capsys):
+    monkeypatch.delenv("ACTOR_LEARNER_RUN", raising=False)
+    assert cli.main(["eval"]) == 2
+    assert "or set ACTOR_LEARNER_RUN" in capsys.readouterr().err
+    monkeypatch.setenv("ACTOR_LEARNER_RUN", "nowhere")
+    assert cli.main(["eval", "--episodes=2"]) == 2
+    assert "nowhere does not exist" in capsys.readouterr().err
+    # Flags of a job make it one, with the same default.
+    assert cli.main(["eval", "--gin_file=dqn_cartpole"]) == 2
+    assert "no name registry is given" in capsys.readouterr().err

@@ -1,0 +1,92 @@
+"""One real run of `actor-learner up`, with two evaluators and a job of the user's own."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from actor_learner import run_directory
+from actor_learner.jobs import controller, flags, states
+from actor_learner.learning import evaluation
+from actor_learner.naming import files
+from actor_learner.parameters import store
+from actor_learner.reporting import jsonl
+from tests.launch import processes
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEADLINE = 400.0
+UNUSED = "sac.gamma = 0.5"
+BINDINGS = (
+    "Experiment.environment_steps = 2_000",
+    "Experiment.target_return = None",
+    "Experiment.initial_random_steps = 200",
+    "Experiment.updates_per_step = 0.2",
+    "Experiment.evaluation_interval = 500",
+    "Experiment.evaluation_episodes = 3",
+    "TableWatcher.interval_seconds = 0.5",
+    "dqn.fc_layer_params = (16,)",
+    UNUSED,
+)
+
+pytestmark = pytest.mark.timeout(500)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The run directory, what the launcher has said, and all jobs' last states."""
+    path = tmp_path_factory.mktemp("up") / "mine"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    environment.pop("ACTOR_LEARNER_REGISTRY", None)
+    process = subprocess.run(
+        [
+            *(sys.executable, "-m", "actor_learner.cli", "up"),
+            "--gin_file=examples/table_watcher.gin",
+            *(f"--gin_param={binding}" for binding in BINDINGS),
+            *(f"--run_dir={path}", "--evaluators=2", "--seed=5"),
+        ],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
+    said = process.stdout + process.stderr
+    assert process.returncode == 0, said
+    run_dir = run_directory.RunDirectory(path)
+    with files.FileRegistry(flags.registry_in(run_dir)) as names:
+        workers = controller.Controller(names, "mine").workers()
+    return run_dir, said, {status.name: status for status in workers}
+
+
+def test_a_job_of_the_users_own_lives_and_ends_with_the_run(run):
+    run_dir, said, workers = run
+    assert workers["watcher-0"].state == states.COMPLETED
+    rows = jsonl.read_rows(run_dir.log("watcher").parent / "tables.jsonl")
+    assert rows[-1]["experience"]["inserts"] > 0
+    assert "watcher-0 running" in said
+    assert processes.with_word(str(run_dir)) == []
+
+
+def test_every_evaluator_rates_the_final_version_and_the_best_of_all_is_kept(run):
+    run_dir, _, workers = run
+    rated = [row for row in jsonl.read_rows(run_dir.metrics_jsonl) if "eval_return" in row]
+    final = workers["learner-0"].steps
+    assert len([row for row in rated if row["train_steps"] == final]) == 2
+    assert workers["evaluator-0"].details["evaluations"] >= 1
+    assert workers["evaluator-1"].details["evaluations"] >= 1
+    best = max(row["eval_return"] for row in rated)
+    score = evaluation.read_best_score(str(run_dir.best))
+    assert score["mean"] == best
+    assert (run_dir.best / "policy" / "saved_model.pb").exists()
+    stored = store.ParameterStore(run_dir.path / store.DIRECTORY).get("policy", "best")
+    assert (stored.version, stored.metadata["mean_return"]) == (score["train_step"], best)
+
+
+def test_a_binding_that_no_job_uses_is_named_and_no_other(run):
+    run_dir, said, _ = run
+    warned = re.findall(r"warning: .*?: (\S+) is never used: .* \(in any job\)", said)
+    assert warned == ["sac.gamma"], said
+    assert "sac.gamma is never used" in run_dir.log("up").read_text()
