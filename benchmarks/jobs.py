@@ -68,11 +68,12 @@ def actor_rows(counts: Sequence[int], seconds: float, repetitions: int) -> list[
 
 def cost_rows(seconds: float, repetitions: int) -> list[harness.Row]:
     """Per cent of a core that publishing and pulling take."""
-    from actor_learner.parameters import publication
+    from actor_learner.parameters import follower as follower_lib
+    from actor_learner.parameters import publisher as publisher_lib
 
     values = publication_partner.variables()
     with publication_partner.running("server") as address:
-        publisher = publication.Publisher(address, values)
+        publisher = publisher_lib.Publisher(address, values)
         publication_partner.publish(publisher, min(1.0, seconds))
         publishing = [
             _share(lambda: publication_partner.publish(publisher, seconds))
@@ -80,7 +81,7 @@ def cost_rows(seconds: float, repetitions: int) -> list[harness.Row]:
         ]
         publisher.close()
         with publication_partner.running("publisher", address):
-            follower = publication.Follower(address, values, publication_partner.RUN_ID)
+            follower = follower_lib.Follower(address, values, publication_partner.RUN_ID)
             follower.wait_for(
                 lambda: follower.pulled_version >= 0, START_SECONDS, threading.Event()
             )

@@ -7,7 +7,6 @@ python -m benchmarks.publication_partner publisher ADDRESS
 from __future__ import annotations
 
 import contextlib
-import inspect
 import itertools
 import os
 import select
@@ -58,7 +57,7 @@ def publish(publisher, seconds: float) -> float:
     from actor_learner import experiment
     from actor_learner.parameters import publication
 
-    interval = inspect.signature(experiment.Experiment).parameters["publish_seconds"].default
+    interval = experiment.PUBLISH_SECONDS
     spent = 0.0
     began = time.perf_counter()
     published = began - interval
@@ -80,6 +79,7 @@ def publish(publisher, seconds: float) -> float:
 
 def main() -> None:
     from actor_learner.parameters import publication
+    from actor_learner.parameters import publisher as publisher_lib
     from actor_learner.replay import server
 
     if sys.argv[1] == "server":
@@ -88,7 +88,7 @@ def main() -> None:
         sys.stdin.read()
         served.stop()
         return
-    publisher = publication.Publisher(sys.argv[2], variables())
+    publisher = publisher_lib.Publisher(sys.argv[2], variables())
     print("publishing", flush=True)
     publish(publisher, 3_600.0)
 

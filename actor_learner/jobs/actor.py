@@ -42,7 +42,7 @@ class ActorJob(worker.Worker):
         from actor_learner import experiment as experiment_lib
         from actor_learner.environments import lanes
         from actor_learner.jobs import collector, mailbox, model, partner
-        from actor_learner.parameters import publication
+        from actor_learner.parameters import follower, publication
 
         job = self.job
         self._experiment = experiment_lib.Experiment()
@@ -60,7 +60,7 @@ class ActorJob(worker.Worker):
             num_actors=job.num_actors,
         )
         self._partner.check(self._model)
-        self._follower = publication.Follower(
+        self._follower = follower.Follower(
             self._partner.address, self._model.published_variables(), self._partner.run_id
         )
         self._closing.callback(self._follower.close)

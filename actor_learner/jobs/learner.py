@@ -183,9 +183,9 @@ class LearnerJob(worker.Worker):
     def _build_publisher(self) -> None:
         """After the checkpoint is restored: actors must never see what it replaces."""
         from actor_learner.jobs import mailbox
-        from actor_learner.parameters import publication, store
+        from actor_learner.parameters import publisher, store
 
-        self._publisher = publication.Publisher(
+        self._publisher = publisher.Publisher(
             self._partner.address,
             self._model.published_variables(),
             after_outage=self._partner.require_same_run,

@@ -124,7 +124,7 @@ class ReplayJob(worker.Worker):
         if self._server is None:
             return
         try:
-            if self.job.run_dir is not None:
+            if self.job.run_dir is not None and not self.job.displaced:
                 self._server.checkpoint()
         finally:
             self._server.stop()

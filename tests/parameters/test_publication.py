@@ -7,7 +7,9 @@ import pytest
 import tensorflow as tf
 
 from actor_learner import errors
+from actor_learner.parameters import follower as follower_lib
 from actor_learner.parameters import publication
+from actor_learner.parameters import publisher as publisher_lib
 from actor_learner.replay import server
 
 RUN = "a" * 32
@@ -40,13 +42,13 @@ def replay():
 
 @pytest.fixture
 def publisher(replay):
-    made = publication.Publisher(replay.address, variables(7), timeout_seconds=20.0)
+    made = publisher_lib.Publisher(replay.address, variables(7), timeout_seconds=20.0)
     yield made
     made.close()
 
 
 def follow(replay, values, run_id=RUN, **settings):
-    return publication.Follower(replay.address, values, run_id, timeout_seconds=1.0, **settings)
+    return follower_lib.Follower(replay.address, values, run_id, timeout_seconds=1.0, **settings)
 
 
 def test_a_follower_gets_whole_versions_and_assigns_them_only_when_told_to(replay, publisher):
@@ -109,7 +111,7 @@ def test_nothing_is_sent_to_a_server_of_another_run_that_took_the_port(replay):
         looked.append(True)
         raise errors.OtherRunError("it belongs to another run")
 
-    publisher = publication.Publisher(
+    publisher = publisher_lib.Publisher(
         replay.address, variables(7), timeout_seconds=1.0, after_outage=whose
     )
     publisher.publish(1)
@@ -145,7 +147,7 @@ def test_an_announcement_carries_what_was_counted_of_each_actor(replay, publishe
 
 def test_values_are_those_of_the_moment_they_were_handed_over(replay):
     source = variables(1)
-    publisher = publication.Publisher(replay.address, source)
+    publisher = publisher_lib.Publisher(replay.address, source)
     publisher.publish(1)
     source[0].assign(tf.fill([3, 2], 99.0))
     publisher.announce(announcement(train_step=1))

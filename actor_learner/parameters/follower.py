@@ -1,0 +1,202 @@
+"""An actor's or evaluator's end of the way the learner's policy takes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, Callable
+
+import tensorflow as tf
+
+from actor_learner import errors
+from actor_learner.parameters import publication
+from actor_learner.parameters import reverb_variable_container as container_lib
+
+_WAITING_POLL_SECONDS = 0.05
+
+
+class Follower:
+    """An actor's or evaluator's end: pulls in the background, applies when told to.
+
+    Args:
+      server_address: `host:port` of the server.
+      variables: Assigned by `apply`, in the publisher's order.
+      run_id: Of the run; another one's server is refused.
+      poll_seconds: Between two looks for something new; less while somebody waits for it.
+      timeout_seconds: The longest wait for an answer of the server.
+      patience_seconds: How long the server may be silent before `raise_if_failed` raises.
+    """
+
+    def __init__(
+        self,
+        server_address: str,
+        variables: Sequence[tf.Variable],
+        run_id: str,
+        *,
+        poll_seconds: float = 0.25,
+        timeout_seconds: float = 10.0,
+        patience_seconds: float = 600.0,
+    ) -> None:
+        self._address = server_address
+        self._variables = tuple(variables)
+        self._run_id = run_id
+        self._poll_seconds = poll_seconds
+        self._patience_seconds = patience_seconds
+        self._container = container_lib.ReverbVariableContainer(
+            server_address,
+            (publication.VARIABLES_TABLE, publication.ANNOUNCEMENTS_TABLE),
+            timeout_seconds=timeout_seconds,
+        )
+        self._changed = threading.Condition()
+        self._pending: tuple[Sequence[Any], int] | None = None
+        self._pulled = -1
+        self._applied = -1
+        self._announcement: publication.Announcement | None = None
+        self._heard_at = time.monotonic()
+        self._behind_since: float | None = None
+        self._error: Exception | None = None
+        self._fatal = False
+        self._stopping = threading.Event()
+        self._look_now = threading.Event()
+        self._look_now.set()
+        self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
+        self._thread.start()
+
+    @property
+    def version(self) -> int:
+        """The version that was applied last; -1 before the first."""
+        return self._applied
+
+    @property
+    def pulled_version(self) -> int:
+        """The newest version that `apply` would apply, or has applied."""
+        return self._pulled
+
+    @property
+    def announcement(self) -> publication.Announcement | None:
+        """The latest one; None before the first."""
+        return self._announcement
+
+    @property
+    def lag(self) -> int | None:
+        """Train steps that the learner is ahead of the applied version; None: unknown."""
+        heard = self._announcement
+        if heard is None or self._applied < 0:
+            return None
+        return max(0, heard.train_step - self._applied)
+
+    @property
+    def lag_seconds(self) -> float:
+        """For how long the learner has been ahead of the applied version, by this machine's clock.
+
+        0 when it is not.
+        """
+        since = self._behind_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    @property
+    def silent_seconds(self) -> float:
+        """Seconds since the server answered."""
+        return time.monotonic() - self._heard_at
+
+    def look(self) -> None:
+        """Has the thread look for something new now; does not wait for it."""
+        self._look_now.set()
+
+    def wait_for(
+        self, condition: Callable[[], bool], timeout_seconds: float, stopping: threading.Event
+    ) -> bool:
+        """Waits until the condition holds; False if time is up or `stopping` was set."""
+        deadline = time.monotonic() + timeout_seconds
+        while not condition():
+            self.raise_if_failed()
+            left = deadline - time.monotonic()
+            if left <= 0 or stopping.is_set():
+                return False
+            self.look()
+            with self._changed:
+                self._changed.wait(min(left, 0.2))
+        return True
+
+    def apply(self) -> bool:
+        """Assigns what was pulled last, if it is new; call it between steps only."""
+        with self._changed:
+            pending, self._pending = self._pending, None
+        if pending is None:
+            return False
+        values, version = pending
+        for variable, value in zip(self._variables, values):
+            variable.assign(value)
+        with self._changed:
+            self._applied = version
+            self._behind_since = None
+            self._note_lag(self._announcement)
+        return True
+
+    def raise_if_failed(self) -> None:
+        """Raises if the server belongs to another run, or was silent for too long.
+
+        Raises:
+          errors.OtherRunError: If it is another run's.
+          errors.ReplayTimeoutError: If it was silent.
+        """
+        if self._fatal:
+            raise self._error
+        if self.silent_seconds > self._patience_seconds:
+            raise errors.ReplayTimeoutError(
+                f"no replay server has answered at {self._address} for {self.silent_seconds:.0f} s"
+            ) from self._error
+
+    def close(self) -> None:
+        """Ends the thread; safe to call twice."""
+        self._stopping.set()
+        self._look_now.set()
+        self._thread.join(5.0)
+
+    def _run(self) -> None:
+        while True:
+            self._look_now.wait(self._poll_seconds)
+            self._look_now.clear()
+            if self._stopping.is_set():
+                return
+            try:
+                self._look()
+                self._error = None
+            except errors.ReplayTimeoutError as error:
+                self._error = error  # Nothing is announced yet, or the server restarts.
+            except Exception as error:
+                with self._changed:
+                    self._error, self._fatal = error, True
+                    self._changed.notify_all()
+                return
+            self._stopping.wait(min(_WAITING_POLL_SECONDS, self._poll_seconds))
+
+    def _look(self) -> None:
+        heard = publication.decode(self._container.pull(publication.ANNOUNCEMENTS_TABLE))
+        if heard.run_id != self._run_id:
+            raise errors.OtherRunError(
+                f"the server at {self._address} belongs to another run ({heard.run_id}, not "
+                f"{self._run_id}): it was started on a port that a server of this run had before"
+            )
+        if heard.version > self._pulled or (
+            # The learner was resumed from an earlier checkpoint: what it says counts.
+            0 <= heard.version < self._pulled and heard.train_step < self._pulled
+        ):
+            pulled = self._container.pull(publication.VARIABLES_TABLE)
+            values = list(pulled[container_lib.POLICY_KEY])
+            version = int(pulled[container_lib.TRAIN_STEP_KEY])
+            with self._changed:
+                self._pending = (values, version)
+                self._pulled = version
+        with self._changed:
+            self._announcement = heard
+            self._heard_at = time.monotonic()
+            self._note_lag(heard)
+            self._changed.notify_all()
+
+    def _note_lag(self, heard: publication.Announcement | None) -> None:
+        if heard is None or heard.train_step <= self._applied:
+            self._behind_since = None
+        elif self._behind_since is None:
+            self._behind_since = time.monotonic()
