@@ -63,7 +63,8 @@ class Experiment:
       initial_random_steps: Environment steps taken at random before learning begins. None: 1,000
         for agents that learn from transitions, none for the others, which need to know how their
         policy acted.
-      learn_from: Environment step at which learning begins; None: after the random steps.
+      learn_from: Environment step at which learning begins; None: after the random steps. It waits
+        longer where the table cannot be sampled yet, for example because of a `min_size` limit.
       updates_per_step: Train steps per environment step from then on. 1 is one gradient step on
         `batch_size` transitions for each new transition; None is 1. On-policy algorithms use each
         step once, so that their ratio follows from the unroll and must not be set.
@@ -82,7 +83,9 @@ class Experiment:
       evaluation_lanes: Lanes they run in; None is one per episode.
       metrics_window: Episodes that the reported return is the mean of.
       report_seconds: Seconds between lines of metrics.
-      sample_timeout_seconds: How long the learner waits for a sample before it gives up.
+      sample_timeout_seconds: How long the learner waits for a sample before it gives up. With
+        `overlap` also how long for one step of the environment, unless ten times its longest so far
+        is more.
       save_replay: Save the replay's contents with the final checkpoint, so that a resumed run
         starts with them. Costs disk space of about the replay's size, and seconds per gigabyte. As
         separate jobs the replay server always saves its contents, when it is told to end.

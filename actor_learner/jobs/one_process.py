@@ -15,20 +15,18 @@ from actor_learner import experiment as experiment_lib
 from actor_learner.acting import metrics
 from actor_learner.environments import lanes as lanes_lib
 from actor_learner.jobs import (
-    collector,
-    overlap,
     overlapped_run,
+    own_collector,
     own_supply,
     progress_rows,
     progress_state,
     rating,
-    step_watch,
     trainer,
     unfit_tables,
     warm_start,
 )
 from actor_learner.learning import evaluation, policy_export, triggers
-from actor_learner.replay import offline, recording, server
+from actor_learner.replay import offline, server
 
 COMPLETED, TARGET_REACHED = "completed", "target reached"
 STOPPED, INTERRUPTED = "stopped", "interrupted"
@@ -153,7 +151,8 @@ class OneProcess:
                 self._run_overlapped()
             else:
                 self._run_by_turns()
-            self._require_training()
+            if self._acting is not None and self._steps_are_taken():
+                self._supply.require_training(*self._counters())
         except errors.TriggerError:
             raise  # The learner has saved already.
         except BaseException:
@@ -194,14 +193,13 @@ class OneProcess:
         self._build_server()
         if experiment.is_offline:
             self._statistics = metrics.EpisodeStatistics(experiment.metrics_window)
-            self._collector, self._policy_copy = None, None
+            self._acting = None
         else:
             self._build_collector(seed)
         self._build_trainer()
-        if self._policy_copy is not None:
-            self._policy_copy.publish()  # A checkpoint may have been restored.
+        if self._acting is not None:
+            self._build_supply()
         self._build_rating(seed)
-        self._supply = None if experiment.is_offline else self._make_supply()
         self._rows = progress_rows.ProgressRows(
             progress=self._progress,
             statistics=self._statistics,
@@ -247,44 +245,20 @@ class OneProcess:
             self._plan.stream.fill(self._plan.experience, self._client)
 
     def _build_collector(self, seed: int) -> None:
-        algorithm, version = self._algorithm, self._train_step
-        self._policy_copy: overlap.PolicyCopy | None = None
-        if self._experiment.overlap:
-            version = tf.Variable(0, trainable=False, dtype=tf.int64, name="policy_version")
-            algorithm = self._experiment.make_algorithm(self._env, version, self._environment_step)
-            policies = (self._algorithm.agent.collect_policy, algorithm.agent.collect_policy)
-            self._policy_copy = overlap.PolicyCopy(
-                *(
-                    [*_own_variables(policy, self._environment_step), step]
-                    for policy, step in zip(policies, (self._train_step, version))
-                )
-            )
-        self._watch = step_watch.StepWatch(self._experiment.sample_timeout_seconds)
-        observers: list[Any] = [self._watch]
-        if self._experiment.record:
-            recorder = recording.ExperienceRecorder(
-                self._run.experience,
-                algorithm.agent.collect_data_spec,
-                self._plan.num_lanes,
-                version=lambda: self._collector.actor.policy_version,
-            )
-            observers.append(recorder)
-            self._closing.callback(recorder.close)
-        self._collector = collector.Collector(
+        self._acting = own_collector.OwnCollector(
+            self._experiment,
             self._plan,
-            algorithm,
+            self._algorithm,
             self._env,
             self._client,
-            train_step=version,
+            self._run,
+            train_step=self._train_step,
             environment_step=self._environment_step,
-            metrics_window=self._experiment.metrics_window,
             seed=seed,
-            summary_dir=str(self._run.tensorboard),
-            observers=tuple(observers),
         )
-        self._closing.callback(self._collector.close)
-        self._statistics = self._collector.statistics
-        parts.publish(collect_metrics=self._collector.metrics)
+        self._closing.callback(self._acting.close)
+        self._statistics = self._acting.collector.statistics
+        parts.publish(collect_metrics=self._acting.collector.metrics)
 
     def _build_trainer(self) -> None:
         self._progress = progress_state.ProgressState(self._statistics)
@@ -302,6 +276,19 @@ class OneProcess:
             why_no_sample=self._why_no_sample,
         )
         self._closing.callback(self._trainer.close)
+
+    def _build_supply(self) -> None:
+        """After the trainer, which may have restored counters and policy from a checkpoint."""
+        collector = self._acting.collector
+        if self._acting.policy_copy is not None:
+            self._acting.policy_copy.publish()
+        self._supply = own_supply.make_supply(
+            self._plan,
+            environment_step=self.environment_step,
+            train_step=self.train_step,
+            table=self._table_state,
+            turns=lambda: collector.turns,
+        )
 
     def _build_rating(self, seed: int) -> None:
         experiment = self._experiment
@@ -344,50 +331,29 @@ class OneProcess:
 
     def _run_by_turns(self) -> None:
         while not self._finished():
-            self._collector.run()
+            self._acting.collector.run()
             while not self._ended() and self._updates_due() > 0:
                 self._trainer.run(min(self._updates_due(), trainer.MOST_ITERATIONS))
             self._rows.write_if_due(self._trainer.loss)
 
     def _run_overlapped(self) -> None:
         overlapped_run.OverlappedRun(
-            collector=self._collector,
+            collector=self._acting.collector,
             trainer=self._trainer,
-            policy_copy=self._policy_copy,
+            policy_copy=self._acting.policy_copy,
             supply=self._supply,
-            watch=self._watch,
+            watch=self._acting.watch,
             counters=self._counters,
             environment_steps=self._experiment.environment_steps,
             ended=self._ended,
             after_training=lambda: self._rows.write_if_due(self._trainer.loss),
         ).run()
 
-    def _make_supply(self) -> own_supply.OwnSupply:
-        if self._plan.group_steps is not None:
-            return own_supply.TurnSupply(
-                self._plan, turns=lambda: self._collector.turns, train_step=self.train_step
-            )
-        pace = self._plan.pace(*self._counters(), replay_is_empty=self._table_state().size == 0)
-        return own_supply.ReplaySupply(self._plan, pace, self._why_not_sampled)
-
     def _updates_due(self) -> int:
         return self._supply.updates_due(*self._counters())
 
     def _counters(self) -> tuple[int, int]:
         return self.environment_step, self.train_step
-
-    def _require_training(self) -> None:
-        """Refuses to call a run complete in which nothing was ever learned."""
-        waited_for = None if self._supply is None else self._supply.waits_for
-        if waited_for is None or not self._steps_are_taken():
-            return
-        taken = f"all {self.environment_step:,} environment steps are taken, and the learner "
-        if self.train_step == 0:
-            raise errors.ReplayError(
-                f"{taken}has not taken one train step: {waited_for}. Collect for longer "
-                "(Experiment.environment_steps), or lower the table's min_size"
-            )
-        logging.warning("%shas learned nothing of those of this process: %s.", taken, waited_for)
 
     def _finished(self) -> bool:
         return self._steps_are_taken() or self._ended()
@@ -419,11 +385,6 @@ class OneProcess:
             path = self._server.checkpoint()
             logging.info("Saved the replay's contents to %s.", path)
 
-    def _why_not_sampled(self) -> str | None:
-        """Why the experience cannot be sampled now; None if it can."""
-        table = self._table_state()
-        return table.describe() if table.blocked == "sampling" else None
-
     def _why_no_sample(self) -> str:
         return (
             f"the learner has waited {self._experiment.sample_timeout_seconds:g} s for a sample: "
@@ -445,8 +406,3 @@ class OneProcess:
         if self._env is None:
             return "recorded experience"
         return str(getattr(self._env, "name", type(self._env).__name__))
-
-
-def _own_variables(policy: Any, shared: tf.Variable) -> list[tf.Variable]:
-    """A policy's variables, but for the one that both policies read."""
-    return [variable for variable in policy.variables() if variable is not shared]

@@ -5,7 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Callable, Union
 
+from absl import logging
+
+from actor_learner import errors
 from actor_learner import plan as plan_lib
+from actor_learner.replay import state
 
 
 class ReplaySupply:
@@ -35,11 +39,6 @@ class ReplaySupply:
         self._can_sample = False
         self._waits_for: str | None = None
 
-    @property
-    def waits_for(self) -> str | None:
-        """What train steps that were due waited for in vain so far; None if they did not."""
-        return self._waits_for
-
     def updates_due(self, environment_step: int, train_step: int) -> int:
         """Train steps to take now; 0 or less: collect first."""
         due = self._pace.updates_due(environment_step) - train_step
@@ -56,6 +55,22 @@ class ReplaySupply:
         del environment_step
         return self._pace.steps_until(train_step) + self._ahead
 
+    def require_training(self, environment_step: int, train_step: int) -> None:
+        """Refuses, when all steps are taken, to call a run complete that learned nothing at all.
+
+        Raises:
+          errors.ReplayError: If the experience never could be sampled.
+        """
+        if self._waits_for is None:
+            return
+        if train_step == 0:
+            raise errors.ReplayError(
+                f"all {environment_step:,} environment steps are taken, and the learner has not "
+                f"taken one train step: {self._waits_for}. Collect for longer "
+                "(Experiment.environment_steps), or lower the table's min_size"
+            )
+        logging.warning("Nothing was learned since the run was resumed: %s.", self._waits_for)
+
 
 class TurnSupply:
     """For queues: a train step per turn, which collects what one batch is made of.
@@ -65,8 +80,6 @@ class TurnSupply:
       turns: Returns how many turns are complete, with all they wrote confirmed by the server.
       train_step: Train steps taken before the first turn.
     """
-
-    waits_for = None
 
     def __init__(self, plan: plan_lib.Plan, turns: Callable[[], int], train_step: int) -> None:
         self._steps_per_turn = plan.steps_per_turn
@@ -83,5 +96,36 @@ class TurnSupply:
         waiting = self.updates_due(environment_step, train_step)
         return environment_step + max(0, plan_lib.TURNS_AHEAD - waiting) * self._steps_per_turn
 
+    def require_training(self, environment_step: int, train_step: int) -> None:
+        """Every turn was learned from, or the learner has raised."""
+
 
 OwnSupply = Union[ReplaySupply, TurnSupply]
+
+
+def make_supply(
+    plan: plan_lib.Plan,
+    *,
+    environment_step: int,
+    train_step: int,
+    table: Callable[[], state.TableState],
+    turns: Callable[[], int],
+) -> OwnSupply:
+    """The supply that fits the plan's stream, from these counters on.
+
+    Args:
+      plan: What the experiment comes to.
+      environment_step: Environment steps taken so far.
+      train_step: Train steps taken so far.
+      table: Returns the state of the table with the experience.
+      turns: Returns how many turns the collector has completed.
+    """
+    if plan.group_steps is not None:
+        return TurnSupply(plan, turns, train_step)
+
+    def why_no_sample() -> str | None:
+        now = table()
+        return now.describe() if now.blocked == "sampling" else None
+
+    pace = plan.pace(environment_step, train_step, replay_is_empty=table().size == 0)
+    return ReplaySupply(plan, pace, why_no_sample)

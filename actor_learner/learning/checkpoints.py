@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -193,3 +194,18 @@ class Checkpointer:
 
     def _prefix(self, step: int) -> str:
         return os.path.join(self._directory, f"ckpt-{step}")
+
+
+def checked_items(items: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A copy of what a caller wants saved besides the agent, by name.
+
+    Raises:
+      ValueError: If a name is taken or not an identifier.
+    """
+    items = dict(items or {})
+    for name in items:
+        if name in ("agent", "train_step", "save_counter", "ckpt_dir", "max_to_keep"):
+            raise ValueError(f"checkpoint_items[{name!r}]: the name is taken; choose another")
+        if not name.isidentifier():
+            raise ValueError(f"checkpoint_items[{name!r}]: the name must be an identifier")
+    return items

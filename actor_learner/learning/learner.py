@@ -15,7 +15,14 @@ from tf_agents.specs import tensor_spec
 from tf_agents.typing import types
 
 from actor_learner import configurable, errors
-from actor_learner.learning import checkpoints, interval_trigger, train_loop, trigger_runner, tuning
+from actor_learner.learning import (
+    checkpoints,
+    interval_trigger,
+    replica_step,
+    train_loop,
+    trigger_runner,
+    tuning,
+)
 
 TRAIN_DIR = "train"
 POLICY_SAVED_MODEL_DIR = "policies"
@@ -124,13 +131,10 @@ class Learner(tf.Module):
         self.summary_interval = int(summary_interval or 0)
         self._use_reverb_v2 = use_reverb_v2
         self._direct_sampling = direct_sampling
-        self._strategy_run_options = strategy_run_options
         self._sample_timeout_message = sample_timeout_message
         self._checkpoint_interval = checkpoint_interval
         self._closed = False
-        # None until the first iteration shows whether the agent adds one to the train step.
-        self._steps_by_one: bool | None = None
-        items = _checked_items(checkpoint_items)
+        items = checkpoints.checked_items(checkpoint_items)
 
         if self.summary_interval:
             self.train_summary_writer = tf.summary.create_file_writer(
@@ -138,8 +142,16 @@ class Learner(tf.Module):
             )
         else:
             self.train_summary_writer = tf.summary.create_noop_writer()
-        self._recording_loop = train_loop.TrainLoop(self._step_of_loop, self._sum_over_replicas)
-        self._quiet_loop = train_loop.TrainLoop(self._step_of_loop, self._sum_over_replicas)
+        self._replicas = replica_step.ReplicaStep(
+            agent,
+            self.strategy,
+            after_train=after_train_strategy_step_fn,
+            use_kwargs=use_kwargs_in_agent_train,
+            run_options=strategy_run_options,
+        )
+        self._recording_loop = train_loop.TrainLoop(self._step_of_loop, self._replicas.sum)
+        self._quiet_loop = train_loop.TrainLoop(self._step_of_loop, self._replicas.sum)
+        self._stretches = train_loop.StretchPlanner(self.summary_interval)
 
         self._dataset = None
         self._experience_iterator = None
@@ -284,8 +296,8 @@ class Learner(tf.Module):
     def single_train_step(self, iterator: Any) -> tf_agent.LossInfo:
         """Trains on the next batch of `iterator`; traced into the graphs that `run` calls."""
         experience, sample_info = self._split(next(iterator))
-        loss_info = self._run_on_replicas(self._agent_train, experience)
-        self._after_train(experience, sample_info, loss_info)
+        loss_info = self._replicas.train(experience)
+        self._replicas.after_train(experience, sample_info, loss_info)
         return loss_info
 
     def replay_timeout(self, error: Exception) -> errors.ReplayTimeoutError:
@@ -341,10 +353,7 @@ class Learner(tf.Module):
         )
         if self.use_kwargs_in_agent_train:
             specs = dict(experience=specs)
-        train = tf.function(
-            lambda experience: self._run_on_replicas(self._agent_train, experience), autograph=False
-        )
-        train.get_concrete_function(specs)
+        tf.function(self._replicas.train, autograph=False).get_concrete_function(specs)
 
     @contextlib.contextmanager
     def _context(self) -> Iterator[None]:
@@ -380,28 +389,13 @@ class Learner(tf.Module):
             return run(train_loop.Stretch(False, iterations))
         losses = None
         while iterations:
-            for stretch in self._plan(int(step), iterations):
+            for stretch in self._stretches.plan(int(step), iterations):
                 before = step
                 losses, step = run(stretch)
                 iterations -= stretch.iterations
-                if step - before == stretch.iterations:
-                    self._steps_by_one = self._steps_by_one is not False
-                elif self._steps_by_one is not False:
-                    self._steps_by_one = False
-                    break  # The plan counted wrong: make another.
+                if not self._stretches.as_planned(stretch, int(step - before)):
+                    break
         return losses, step
-
-    def _plan(self, step: int, iterations: int) -> list[train_loop.Stretch]:
-        if self._steps_by_one is None:
-            first = [train_loop.Stretch(True, 1)]
-            rest = iterations - 1
-            if not rest:
-                return first
-            return first + train_loop.plan_stretches(step + 1, rest, self.summary_interval)
-        if not self._steps_by_one:
-            # Which iteration will meet a multiple is unknown: the graph has to look every time.
-            return [train_loop.Stretch(True, iterations)]
-        return train_loop.plan_stretches(step, iterations, self.summary_interval)
 
     def _step_of_loop(self, iterator: Any) -> Any:
         return self.single_train_step(iterator)  # Looked up late: subclasses may override it.
@@ -414,55 +408,12 @@ class Learner(tf.Module):
         experience, sample_info = sample
         return experience, sample_info
 
-    def _run_on_replicas(self, fn: Callable[..., Any], experience: Any) -> Any:
-        if self.use_kwargs_in_agent_train:
-            return self.strategy.run(fn, kwargs=experience, options=self._strategy_run_options)
-        return self.strategy.run(fn, args=(experience,), options=self._strategy_run_options)
-
-    def _after_train(self, experience: Any, sample_info: Any, loss_info: Any) -> None:
-        if not self.after_train_strategy_step_fn:
-            return
-        sample = (experience, sample_info)
-        arguments = (
-            dict(kwargs=dict(experience=sample, loss_info=loss_info))
-            if self.use_kwargs_in_agent_train
-            else dict(args=(sample, loss_info))
-        )
-        self.strategy.run(
-            self.after_train_strategy_step_fn, options=self._strategy_run_options, **arguments
-        )
-
-    # AutoGraph must not go into an agent: it is slow there, and agents do not need it.
-    @tf.autograph.experimental.do_not_convert
-    def _agent_train(self, *args: Any, **kwargs: Any) -> tf_agent.LossInfo:
-        # Nothing of a train step before its batch is there: agents raise the train step without
-        # looking at the batch, and a dataset, or a checkpoint, would meet the next one's number.
-        batch = tf.nest.flatten((args, kwargs), expand_composites=True)
-        with tf.control_dependencies([leaf for leaf in batch if tf.is_tensor(leaf)][:1]):
-            return self._agent.train(*args, **kwargs)
-
-    @tf.autograph.experimental.do_not_convert
-    def _agent_loss(self, *args: Any, **kwargs: Any) -> tf_agent.LossInfo:
-        return self._agent.loss(*args, **kwargs)
-
     @tf.function
     def _loss(self, experience_and_sample_info: Any, reduce_op: tf.distribute.ReduceOp) -> Any:
         experience, sample_info = experience_and_sample_info
-        loss_info = self._run_on_replicas(self._agent_loss, experience)
-        self._after_train(experience, sample_info, loss_info)
-        return self._reduce(loss_info, reduce_op)
-
-    def _sum_over_replicas(self, loss_info: Any) -> Any:
-        return self._reduce(loss_info, tf.distribute.ReduceOp.SUM)
-
-    def _reduce(self, loss_info: Any, reduce_op: tf.distribute.ReduceOp) -> Any:
-        def reduce_leaf(loss):
-            one = loss.values[0] if isinstance(loss, tf.distribute.DistributedValues) else loss
-            rank = one.shape.rank if tf.is_tensor(one) else None
-            axis = tuple(range(rank)) if rank else None
-            return self.strategy.reduce(reduce_op, loss, axis=axis)
-
-        return tf.nest.map_structure(reduce_leaf, loss_info)
+        loss_info = self._replicas.loss(experience)
+        self._replicas.after_train(experience, sample_info, loss_info)
+        return self._replicas.reduce(loss_info, reduce_op)
 
     def _save_after_failure(self) -> str:
         if self._checkpoint_interval <= 0:
@@ -472,13 +423,3 @@ class Learner(tf.Module):
         except Exception as error:  # The trigger's own error must still reach the caller.
             logging.exception("Saving a checkpoint after a trigger failed.")
             return f"a checkpoint could not be saved either ({type(error).__name__}: {error})"
-
-
-def _checked_items(items: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    items = dict(items or {})
-    for name in items:
-        if name in ("agent", "train_step", "save_counter", "ckpt_dir", "max_to_keep"):
-            raise ValueError(f"checkpoint_items[{name!r}]: the name is taken; choose another")
-        if not name.isidentifier():
-            raise ValueError(f"checkpoint_items[{name!r}]: the name must be an identifier")
-    return items

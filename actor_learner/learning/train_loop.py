@@ -61,6 +61,43 @@ def plan_stretches(first_step: int, iterations: int, summary_interval: int) -> l
     return stretches
 
 
+class StretchPlanner:
+    """Plans stretches for an agent of which it is not known how it counts train steps.
+
+    Args:
+      summary_interval: Steps between summaries, at least 1.
+    """
+
+    def __init__(self, summary_interval: int):
+        self._summary_interval = summary_interval
+        # None until the first iteration shows whether the agent adds one to the train step.
+        self._steps_by_one: bool | None = None
+
+    def plan(self, first_step: int, iterations: int) -> list[Stretch]:
+        """As `plan_stretches`, but sure to record what can be, however the agent counts."""
+        if self._steps_by_one is None:
+            first = [Stretch(True, 1)]
+            if iterations == 1:
+                return first
+            return first + plan_stretches(first_step + 1, iterations - 1, self._summary_interval)
+        if not self._steps_by_one:
+            # Which iteration will meet a multiple is unknown: the graph has to look every time.
+            return [Stretch(True, iterations)]
+        return plan_stretches(first_step, iterations, self._summary_interval)
+
+    def as_planned(self, stretch: Stretch, steps: int) -> bool:
+        """Whether the plan still holds after `stretch` added `steps` steps; if not, make another.
+
+        Once the agent has counted in another way, plans hold whatever it does.
+        """
+        if steps == stretch.iterations:
+            self._steps_by_one = self._steps_by_one is not False
+            return True
+        held = self._steps_by_one is False
+        self._steps_by_one = False
+        return held
+
+
 class TrainLoop:
     """Runs a train step k times in one call of a graph that holds one copy of it.
 

@@ -27,6 +27,19 @@ def test_no_iteration_that_could_record_is_in_a_quiet_stretch(interval, iteratio
             step += stretch.iterations
 
 
+def test_an_agent_that_counts_in_another_way_is_found_out_and_recorded_throughout():
+    planner = train_loop.StretchPlanner(summary_interval=1_000)
+    plan = planner.plan(1, 300)
+    assert plan == [(True, 1), (False, 299)]  # The first iteration shows how the agent counts.
+    assert planner.as_planned(plan[0], 1)
+    assert planner.plan(2, 299) == [(False, 299)]
+    assert not planner.as_planned(plan[1], 2 * 299)
+    assert planner.plan(600, 300) == [(True, 300)]
+    assert planner.as_planned(train_loop.Stretch(True, 300), 600)
+    assert planner.as_planned(train_loop.Stretch(True, 300), 300)
+    assert planner.plan(600, 300) == [(True, 300)]  # It is not trusted again.
+
+
 @pytest.mark.parametrize(
     "first_step, iterations, expected",
     [
