@@ -1,7 +1,7 @@
 """Bindings that none of a run's jobs has used: each job says what it has not, and all are compared.
 
-A job uses but a part of the configuration, so that alone it cannot tell a mistake from what is meant
-for another job.
+A job uses but a part of the configuration, so that alone it cannot tell a mistake from what is
+meant for another job.
 """
 
 from __future__ import annotations
