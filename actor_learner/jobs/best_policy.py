@@ -41,6 +41,7 @@ _VARIABLES_FILE = "variables.npz"
 # While the learner is away no new version is published, so that each evaluator sends one at most.
 _MOST_CANDIDATES = 64
 _SECONDS = 60.0
+_ASK_SECONDS = 5.0  # The learner has other things to do while its server is away.
 
 
 def best_table() -> reverb.Table:
@@ -103,7 +104,7 @@ class Keeper:
         Raises:
           errors.ReplayTimeoutError: If the server does not answer.
         """
-        while reverb_calls.fetch_table(self._client, TABLE, _SECONDS).current_size:
+        while reverb_calls.fetch_table(self._client, TABLE, _ASK_SECONDS).current_size:
             key, content = self._call(self._oldest)
             self._keep_if_best(content)
             # Only now: a learner that dies before finds it again.
@@ -147,7 +148,10 @@ class Keeper:
         for name in candidate.namelist():
             if name not in (evaluation.SCORE_FILE, _VARIABLES_FILE):
                 candidate.extract(name, new)
-        candidate.extract(evaluation.SCORE_FILE, new)  # Last: it says that everything is there.
+        # Last of all: its presence says that the directory is complete.
+        part = os.path.join(new, evaluation.SCORE_FILE + ".part")
+        pathlib.Path(part).write_bytes(candidate.read(evaluation.SCORE_FILE))
+        os.replace(part, os.path.join(new, evaluation.SCORE_FILE))
         evaluation.put_in_place(self._directory)
 
     def _call(self, call: Any) -> Any:

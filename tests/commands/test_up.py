@@ -157,3 +157,10 @@ def test_a_run_is_described_locked_supervised_and_resumed(tmp_path, monkeypatch,
     with pytest.raises(errors.ConfigError, match="leave out --run_dir"):
         run("--resume=run", "--gin_file=dqn_cartpole")
     gin.clear_config()
+
+
+def test_how_long_evaluators_may_take_in_the_end_is_a_setting(monkeypatch):
+    seen = {}
+    monkeypatch.setattr(up.run_jobs, "run_jobs", lambda *_, **settings: seen.update(settings) or 0)
+    assert run("--gin_file=dqn_cartpole", "--gin_param=Jobs.final_evaluation_seconds = 7") == 0
+    assert seen["final_seconds"] == 14

@@ -34,12 +34,15 @@ def cluster():
         made.shutdown()
 
 
-def add_node(cluster, cpus):
+def add_node(cluster, cpus, **resources):
     """Adds a node, trying again where a busy machine takes longer than Ray itself waits."""
     for attempts_left in (2, 1, 0):
         try:
             return cluster.add_node(
-                num_cpus=cpus, node_ip_address="127.0.0.1", include_dashboard=False
+                num_cpus=cpus,
+                node_ip_address="127.0.0.1",
+                include_dashboard=False,
+                resources=resources,
             )
         except Exception as error:  # Ray raises no type of its own.
             if "timed out during startup" not in str(error) or not attempts_left:
@@ -90,6 +93,61 @@ def test_jobs_survive_their_node_and_the_run_completes(cluster, tmp_path):
     log = (run / "jobs" / "actor-0" / "log").read_text()
     assert log.count("start of actor-0") == 2 and "actor-0: completed" in log
     assert processes.with_word(str(run)) == []
+
+
+TRAINING = (
+    "Experiment.environment_steps = 20_000",
+    "Experiment.target_return = None",
+    "Experiment.initial_random_steps = 200",
+    "Experiment.updates_per_step = 1.0",
+    "Experiment.evaluation_interval = 0",
+    "Experiment.evaluation_episodes = 1",
+    "dqn.fc_layer_params = (16,)",
+    "Jobs.resources = {'replay': {'home': 1}, 'learner': {'home': 1}, 'actor': {'acting': 1}}",
+)
+
+
+@pytest.mark.timeout(400)
+def test_a_real_training_is_completed_though_the_node_of_its_actor_dies(cluster, tmp_path):
+    registry, run = tmp_path / "registry", tmp_path / "real"
+    nodes = [add_node(cluster, 0, home=2), add_node(cluster, 0, acting=1)]
+    command = [
+        *(sys.executable, "-m", "actor_learner.cli", "up", "--gin_file=dqn_cartpole"),
+        *(f"--gin_param={binding}" for binding in TRAINING),
+        *("--launcher=ray", f"--address={cluster.address}", f"--registry={registry}"),
+        *(f"--run_dir={run}", "--evaluators=0", "--seed=2"),
+    ]
+    output = tmp_path / "said"
+    with open(output, "w") as file:
+        launcher = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT)
+    try:
+        names = files.FileRegistry(registry)
+        watching = controller.Controller(names, "real")
+        everybody = ["replay-0", "learner-0", "actor-0"]
+        before = watching.wait_for(states.RUNNING, everybody, timeout=DEADLINE)["actor-0"]
+        address = names.get("real/jobs/replay/0/address")
+        processes.wait_until(lambda: watching.worker("learner").steps, "it trains")
+        # A node takes longer to come up than the training would.
+        watching.send(states.PAUSE, kind="learner", timeout=DEADLINE)
+        nodes.append(add_node(cluster, 0, acting=1))
+        watching.send(states.RESUME, kind="learner", timeout=DEADLINE)
+        cluster.remove_node(nodes.pop(1), allow_graceful=False)
+        processes.wait_until_gone([before.pid])
+        steps = watching.worker("learner").details["environment_steps"]
+        assert launcher.wait(DEADLINE) == 0, output.read_text()
+        after = watching.worker("actor")
+        learner = watching.worker("learner")
+    finally:
+        launcher.kill()
+        launcher.wait(DEADLINE)
+        for node in nodes:
+            cluster.remove_node(node, allow_graceful=False)
+    assert address.startswith("127.0.0.1:")  # That of its node, which Ray knows.
+    assert "--host=127.0.0.1" in (run / "jobs" / "replay-0" / "log").read_text()
+    assert after.incarnation != before.incarnation and after.steps > 0
+    assert steps < 20_000 <= learner.details["environment_steps"]
+    assert (run / "policies" / "greedy_policy" / "saved_model.pb").exists()
+    assert "training is complete" in output.read_text()
 
 
 def test_when_the_launcher_is_killed_its_jobs_on_the_cluster_end(cluster, tmp_path):
