@@ -45,6 +45,7 @@ class ReplayJob(worker.Worker):
             mailbox,
             model,
             partner,
+            unfit_tables,
         )
         from actor_learner.parameters import publication
         from actor_learner.replay import offline, server
@@ -70,8 +71,11 @@ class ReplayJob(worker.Worker):
             )
         finally:
             env.close()
+        experience = built.plan.stream.tables(built.plan.experience)
+        for table in experience:
+            unfit_tables.refuse_unfit(table, built.plan)
         tables = [
-            *built.plan.stream.tables(built.plan.experience),
+            *experience,
             *publication.publication_tables(built.published_variables()),
             best_policy.best_table(),
             mailbox.mailbox_table(mailbox.REPORTS),

@@ -52,24 +52,28 @@ class PacedSupply:
         self._client = client
         self._table = table
         self._size = 0
+        self._can_sample = False
         self._inserts = 0
         self._looked_at = 0.0
 
     def updates_due(self, environment_step: int, train_step: int) -> int:
         due = self._pace.updates_due(environment_step) - train_step
-        if due <= 0 or (self._size and time.monotonic() - self._looked_at < _LOOK_SECONDS):
+        if due <= 0 or (self._can_sample and time.monotonic() - self._looked_at < _LOOK_SECONDS):
             return due
         table = reverb_calls.fetch_table(self._client, self._table, 5.0)
         inserts = table.rate_limiter_info.insert_stats.completed
         lost = inserts < self._inserts and table.current_size < self._size / 2
         self._looked_at = time.monotonic()
         self._size, self._inserts = table.current_size, inserts
+        wanted = max(1, table.rate_limiter_info.min_size_to_sample)
+        self._can_sample = table.current_size >= wanted
         if lost:
             # A new server, without what the old one had: a few transitions would spoil the policy.
             self._pace = self._plan.pace(environment_step, train_step, replay_is_empty=True)
             return self._pace.updates_due(environment_step) - train_step
-        if not self._size:
-            # Sequences are written when an episode ends: actors must go on until then.
+        if not self._can_sample:
+            # Sequences are written when an episode ends, and tables may want more than one item:
+            # actors must go on until then.
             self._pace = dataclasses.replace(
                 self._pace, learn_from=environment_step, train_step=train_step
             )

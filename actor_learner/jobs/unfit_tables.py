@@ -1,4 +1,4 @@
-"""Refuses, at the start, tables and saved contents that one process can make no use of."""
+"""Refuses, at the start, tables and saved contents that a run can make no use of."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from actor_learner.replay import checkpoints
 
 
 def refuse_unfit(table: reverb.Table, plan: plan_lib.Plan) -> None:
-    """Refuses a table at which one process that collects and learns would wait for itself.
+    """Refuses a table at which actors and learner would wait for each other.
 
     Raises:
       errors.ConfigError: If it is one.
@@ -21,9 +21,9 @@ def refuse_unfit(table: reverb.Table, plan: plan_lib.Plan) -> None:
     limited = limiter.max_diff < 1e300 or limiter.min_diff > -1e300
     if limited and plan.group_steps is None:
         raise errors.ConfigError(
-            f"table '{table.name}' limits samples per insert, which makes one process that "
-            "collects and learns by turns wait for itself. Use @min_size() and set the ratio with "
-            "Experiment.updates_per_step"
+            f"table '{table.name}' limits samples per insert, but Experiment.updates_per_step sets "
+            "the pace: with two limits actors and learner can wait for each other, and one process "
+            "for itself. Use @min_size()"
         )
     if limiter.min_size_to_sample > info.max_size:
         raise errors.ConfigError(

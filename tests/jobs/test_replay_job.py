@@ -79,3 +79,20 @@ def test_a_registry_that_has_forgotten_the_run_is_told_again(tmp_path):
         process.kill()
     assert told[0] == told[1]
     assert told[0][2].endswith(f":{told[0][1]}")
+
+
+def test_a_table_that_would_keep_actors_and_learner_waiting_for_each_other_is_refused(tmp_path):
+    machine = job_processes.Machine(tmp_path / "machine")
+    process = machine.start(
+        "replay",
+        "--gin_file=dqn_cartpole",
+        f"--run={tmp_path / 'mine'}",
+        "--gin_param=Experiment.replay = @LaneReplay()",
+        "--gin_param=LaneReplay.table = @uniform_table",
+        "--gin_param=uniform_table.rate_limiter = @sample_to_insert_ratio()",
+        "--gin_param=sample_to_insert_ratio.samples_per_insert = 2.0",
+        "--gin_param=sample_to_insert_ratio.min_size = 5",
+        "--gin_param=sample_to_insert_ratio.error_buffer = 10.0",
+    )
+    assert process.exit_code() == 2
+    assert "actors and learner can wait for each other" in process.said

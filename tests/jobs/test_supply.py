@@ -62,6 +62,17 @@ def test_actors_may_go_on_until_there_is_something_to_learn_from():
         assert made.updates_due(910, 0) == 5
 
 
+def test_nothing_is_due_until_the_table_has_the_items_it_wants():
+    table = tables.uniform_table("experience", 1_000, rate_limiter=tables.min_size(3))
+    with server.ReplayServer([table]) as replay:
+        made = paced(replay, make_plan(learn_from=0))
+        fill(replay, "experience", 2)
+        assert made.updates_due(400, 0) == 0
+        assert made.steps_allowed(400, 0) == 400 + 2 * 64 * 3
+        fill(replay, "experience", 1)
+        assert made.updates_due(410, 0) == 5
+
+
 def test_a_server_that_lost_its_contents_is_filled_again_first(without_pauses):
     plan = make_plan()
     table = tables.uniform_table("experience", 1_000)
