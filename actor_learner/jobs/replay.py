@@ -84,6 +84,8 @@ class ReplayJob(worker.Worker):
             *extra_jobs.Jobs().tables,
         ]
         self._table = tables[0].name
+        if job.run_dir is not None:
+            unfit_tables.refuse_replay_of_one_process(job.run_dir)
         self._server = server.ReplayServer(
             tables,
             self._choose_port(),

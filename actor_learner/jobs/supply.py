@@ -11,9 +11,6 @@ import reverb
 from actor_learner import plan as plan_lib
 from actor_learner import reverb_calls
 
-TURNS_AHEAD = 2
-"""Turns that each actor may be ahead of the learner."""
-
 _LOOK_SECONDS = 1.0
 
 
@@ -110,8 +107,8 @@ class QueuedSupply:
         self._client = client
         self._table = table
         self._dropped = dropped
-        self._ahead = TURNS_AHEAD * plan.steps_per_turn * num_actors
-        self._most_batches = TURNS_AHEAD * num_actors
+        self._ahead = plan_lib.TURNS_AHEAD * plan.steps_per_turn * num_actors
+        self._most_batches = plan_lib.TURNS_AHEAD * num_actors
         self._begun: tuple[int, int] | None = None
         self._arrived = 0
         self._waiting = 0

@@ -40,7 +40,7 @@ def refuse_unfit(table: reverb.Table, plan: plan_lib.Plan) -> None:
 
 
 def refuse_replay_of_jobs(run: run_directory.RunDirectory) -> None:
-    """Refuses a run whose replay was saved by the server of separate jobs.
+    """Refuses, for one process, a run whose replay was saved by the server of separate jobs.
 
     That server holds, besides the experience, what the jobs tell one another, and Reverb restores
     all tables of a checkpoint or none.
@@ -48,19 +48,38 @@ def refuse_replay_of_jobs(run: run_directory.RunDirectory) -> None:
     Raises:
       errors.ConfigError: If it is such a run.
     """
+    if contract.TABLE in (_newest_items(run) or {}):
+        raise errors.ConfigError(
+            f"{run} was trained by separate jobs, and its replay holds what they told one "
+            f"another: go on with `actor-learner up --resume={run}`. To go on in one process "
+            f"all the same, with an empty replay, move {run.replay} away first"
+        )
+
+
+def refuse_replay_of_one_process(run: run_directory.RunDirectory) -> None:
+    """Refuses, for separate jobs, a run whose replay was saved by one process; see above.
+
+    Raises:
+      errors.ConfigError: If it is such a run.
+    """
+    items = _newest_items(run)
+    if items and contract.TABLE not in items:
+        raise errors.ConfigError(
+            f"{run} was trained in one process, and its replay has no room for what separate jobs "
+            f"tell one another: go on with `actor-learner train --resume {run}`. To go on as "
+            f"separate jobs all the same, with an empty replay, move {run.replay} away first"
+        )
+
+
+def _newest_items(run: run_directory.RunDirectory) -> dict[str, int] | None:
+    """Items by table in the newest saved replay that is whole; None if there is none."""
     if not run.replay.is_dir():
-        return
+        return None
     directory = checkpoints.CheckpointDirectory(run.replay, keep=1)
     directory.adopt(remove_unfinished=False)
     for path in directory.newest_first():
         try:
-            items = checkpoints.count_items(path)
+            return checkpoints.count_items(path)
         except ValueError:
             continue  # Damaged: the server sets it aside and takes the next one.
-        if contract.TABLE in items:
-            raise errors.ConfigError(
-                f"{run} was trained by separate jobs, and its replay holds what they told one "
-                f"another: go on with `actor-learner up --resume={run}`. To go on in one process "
-                f"all the same, with an empty replay, move {run.replay} away first"
-            )
-        return
+    return None

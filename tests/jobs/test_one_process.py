@@ -10,7 +10,7 @@ import reverb
 from actor_learner import errors, experiment, parts, plan, run_directory
 from actor_learner.agents import dqn
 from actor_learner.environments import gymnasium as gymnasium_environment
-from actor_learner.jobs import contract, one_process
+from actor_learner.jobs import contract, one_process, unfit_tables
 from actor_learner.learning import evaluation
 from actor_learner.replay import (
     lane_replay,
@@ -253,6 +253,18 @@ def test_a_run_of_separate_jobs_is_left_to_them(tmp_path):
         replay.checkpoint()
     with pytest.raises(errors.ConfigError, match=f"actor-learner up --resume={run}"):
         one_process.OneProcess(make_experiment(), run, seed=1)
+
+
+def test_a_run_of_one_process_is_left_to_it(tmp_path):
+    run = run_directory.RunDirectory(tmp_path / "run")
+    unfit_tables.refuse_replay_of_one_process(run)  # Nothing is saved yet.
+    with server.ReplayServer(
+        [tables.uniform_table("experience", 100)], checkpoint_dir=run.replay
+    ) as replay:
+        replay.client().insert(1.0, {"experience": 1.0})
+        replay.checkpoint()
+    with pytest.raises(errors.ConfigError, match=f"actor-learner train --resume {run}"):
+        unfit_tables.refuse_replay_of_one_process(run)
 
 
 def test_a_failing_trigger_ends_training_naming_it_and_keeps_a_checkpoint(tmp_path, monkeypatch):
