@@ -21,7 +21,7 @@ def check_all_used() -> None:
 
 
 def unused() -> dict[str, str]:
-    """Place and reason of each binding that no call has consumed, by its name; in order of place."""
+    """Place and reason of each binding that no call has consumed, by name; in order of place."""
     bound, called = _bound(), _called()
     used = set(_used(bound, called))
     awaited = _awaited(bound, called, used)
