@@ -39,12 +39,17 @@ def our_stream(case: str, lanes: int) -> tuple[lane_replay.LaneReplay, sample_st
 
 
 def _row(config: settings.Settings, case: str, lanes: int) -> harness.Row:
-    ours = [our_bytes(config, case, lanes) for _ in range(min(3, config.repetitions))]
-    peer = peer_bytes(config, case)
+    results = harness.alternate(
+        {
+            "ours": lambda: our_bytes(config, case, lanes),
+            "peer": lambda: peer_bytes(config, case),
+        },
+        min(3, config.repetitions),
+        warm_up=False,
+    )
     leaves = tf.nest.flatten(_data_spec(case))
     raw = sum(leaf.shape.num_elements() * leaf.dtype.size for leaf in leaves)
-    results = {"ours": ours, "peer": [peer], "limit": [float(raw)]}
-    return harness.row("memory", f"{case}, {lanes} lanes", results)
+    return harness.row("memory", f"{case}, {lanes} lanes", {**results, "limit": [float(raw)]})
 
 
 def our_bytes(config: settings.Settings, case: str, lanes: int) -> float:

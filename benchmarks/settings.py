@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 import reverb
@@ -18,6 +19,14 @@ from actor_learner.agents import algorithm, dqn, sac
 from actor_learner.replay import lane_replay, sample_stream, server
 
 PEER_TABLE = "peer"
+_UNINTERRUPTED = (
+    "--gin_param=Experiment.target_return = None",
+    "--gin_param=Experiment.evaluation_interval = 0",
+)
+
+
+def _steps(count: int) -> str:
+    return f"--gin_param=Experiment.environment_steps = {count}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +42,10 @@ class Settings:
       replay_items: Items in the replay, for the growth table.
       memory_bytes: What a server must grow by until its growth is believed.
       seeds: Trainings per case of `end_to_end`, at most.
-      train_arguments: Given to those trainings.
+      train_arguments: Given to those trainings that are to reach a target,
+      rate_arguments: and to those whose rate is measured,
+      rate_warm_up_seconds: of which the first seconds do not count.
+      peer_arguments: Given to the scripts that measure peers, by their names.
     """
 
     seconds: float = 1.5
@@ -45,6 +57,9 @@ class Settings:
     memory_bytes: int = 32 << 20
     seeds: int = 5
     train_arguments: tuple[str, ...] = ()
+    rate_arguments: tuple[str, ...] = (*_UNINTERRUPTED, _steps(500_000))
+    rate_warm_up_seconds: float = 5.0
+    peer_arguments: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def quick(cls) -> Settings:
@@ -57,7 +72,18 @@ class Settings:
             replay_items=(100, 1_000),
             memory_bytes=1 << 20,
             seeds=1,
-            train_arguments=("--gin_param=Experiment.environment_steps = 600",),
+            # The targets are not reached, but it is asked whether they are.
+            train_arguments=(_steps(1_600), "--gin_param=Experiment.evaluation_episodes = 2"),
+            rate_arguments=(
+                *_UNINTERRUPTED,
+                _steps(10_000),
+                "--gin_param=Experiment.report_seconds = 0.001",
+            ),
+            rate_warm_up_seconds=0.0,
+            peer_arguments={
+                "sb3_seconds.py": ("--steps=600",),
+                "sample_factory_rate.py": ("--steps=100000", "--warm_up=0"),
+            },
         )
 
 
