@@ -21,14 +21,13 @@ from benchmarks import harness, memory_server, settings
 
 CAPACITY = 100_000_000
 VECTOR, IMAGE, FRAMES = "4 floats", "84x84x4 image", "84x84x4 image, frame_stack = 4"
-IMAGE_LANES = 8
 _DISTINCT = {VECTOR: 4_099, IMAGE: 61, FRAMES: 61}
 """Steps that are written over and over: more than an item holds, so that none repeats in it."""
 
 
 def rows(config: settings.Settings) -> list[harness.Row]:
     cases = [(VECTOR, lanes) for lanes in config.lanes]
-    cases += [(IMAGE, 1), (IMAGE, IMAGE_LANES), (FRAMES, 1), (FRAMES, IMAGE_LANES)]
+    cases += [(case, lanes) for case in (IMAGE, FRAMES) for lanes in config.image_lanes]
     return [_row(config, case, lanes) for case, lanes in cases]
 
 

@@ -40,7 +40,9 @@ class Settings:
       lanes: Numbers of lanes, for most benchmarks.
       many_lanes: Numbers of lanes for the growth table.
       replay_items: Items in the replay, for the growth table.
-      memory_bytes: What a server must grow by until its growth is believed.
+      learn_iterations: Train steps of one call of a learner.
+      image_lanes: Numbers of lanes whose images are kept, for the memory of a server,
+      memory_bytes: and what it must grow by until its growth is believed.
       seeds: Trainings per case of `end_to_end`, at most.
       train_arguments: Given to those trainings that are to reach a target,
       rate_arguments: and to those whose rate is measured,
@@ -54,6 +56,8 @@ class Settings:
     lanes: tuple[int, ...] = (1, 8, 64, 256)
     many_lanes: tuple[int, ...] = (1, 4, 16, 64, 256, 1024)
     replay_items: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
+    learn_iterations: int = 100
+    image_lanes: tuple[int, ...] = (1, 8)
     memory_bytes: int = 32 << 20
     seeds: int = 5
     train_arguments: tuple[str, ...] = ()
@@ -67,9 +71,11 @@ class Settings:
             seconds=0.1,
             repetitions=1,
             transitions=1_000,
-            lanes=(1, 8),
+            lanes=(8,),
             many_lanes=(1, 8),
             replay_items=(100, 1_000),
+            learn_iterations=5,
+            image_lanes=(1,),
             memory_bytes=1 << 20,
             seeds=1,
             # The targets are not reached, but it is asked whether they are.
