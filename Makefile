@@ -1,18 +1,20 @@
 # make train   sets everything up and trains; ARGS="--gin_file=gin/sac_pendulum.gin" trains another
 # make test    sets everything up and runs the test suite
-# The rest: make learn | slow | bench | lint | clean
+# The rest: make learn | slow | bench | bench-peers | lint | clean
 
 VENV := .venv
 RUN := $(VENV)/bin/python
 # Tried in this order; `make train PYTHON=/path/to/python3.11` names one.
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3.11 python3.10 python3.9 python3)
+# Other systems, for comparison: they do not fit into one environment with TensorFlow 2.15.
+PEERS := .venv-peers
 
 LEAF := --gin_file=gin/dqn_cartpole.gin
 # Arguments that name a gin file or an earlier run replace the default, all others are added to it.
 TRAIN := $(if $(or $(findstring --gin_file,$(ARGS)),$(findstring --resume,$(ARGS))),,$(LEAF)) $(ARGS)
 
-.PHONY: help train test slow learn bench lint clean
+.PHONY: help train test slow learn bench bench-peers lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -28,12 +30,16 @@ test: $(VENV)/.installed-test
 slow: $(VENV)/.installed-test
 	@$(RUN) -m pytest -m slow --timeout=3600 $(ARGS)
 
-# Whole trainings, judged by the return they reach: minutes each.
+# Whole trainings, judged by the return they reach: minutes each. ONLY=dqn_cartpole,recurrent names
+# proofs or groups of them; ARGS=--keep accepts what an older state of the code has shown.
 learn: $(VENV)/.installed-test
-	@$(RUN) benchmarks/learning_proofs.py $(if $(ONLY),--only=$(ONLY)) $(ARGS)
+	@$(RUN) -m benchmarks.learning_proofs $(if $(ONLY),--only=$(ONLY)) $(ARGS)
 
 bench: $(VENV)/.installed-test
 	@$(RUN) -m benchmarks.run $(ARGS)
+
+# Has `make bench` measure SB3 and Sample Factory too, instead of quoting figures of theirs.
+bench-peers: $(PEERS)/.installed
 
 lint: $(VENV)/.installed-test
 	@$(RUN) -m ruff check . && $(RUN) -m ruff format --check .
@@ -51,12 +57,18 @@ $(VENV)/.installed-test: setup.py constraints.txt
 	$(call install,.[test$(comma)atari$(comma)box2d$(comma)mujoco$(comma)ray$(comma)redis])
 	@touch $(VENV)/.installed $@
 
+$(PEERS)/.installed: benchmarks/peers/requirements.txt
+	$(call create,$(PEERS))
+	@echo "Installing into $(PEERS): takes a few minutes and 2 GB of disk ..."
+	@$(PEERS)/bin/python -m pip install -q --disable-pip-version-check -r $<
+	@touch $@
+
 comma := ,
 SUITABLE := import ensurepip, sys, venv; sys.exit(not (3, 9) <= sys.version_info[:2] <= (3, 11))
 
-# $(call install,what): creates the environment unless it works already, and installs into it.
-define install
-	@if ! $(RUN) -m pip --version > /dev/null 2>&1; then \
+# $(call create,directory): makes an environment there, unless there is one that works already.
+define create
+	@if ! $(1)/bin/python -m pip --version > /dev/null 2>&1; then \
 	  if [ "$$(uname -sm)" != "Linux x86_64" ]; then \
 	    echo "note: dm-reverb has wheels for Linux on x86-64 only; this is $$(uname -sm)" >&2; \
 	  fi; \
@@ -68,8 +80,13 @@ define install
 	      "Install one, or name it: make PYTHON=/path/to/python3.11" >&2; \
 	    exit 1; \
 	  fi; \
-	  $$found -m venv $(VENV) || exit 1; \
+	  $$found -m venv $(1) || exit 1; \
 	fi
+endef
+
+# $(call install,what): installs it into the environment, which is made if need be.
+define install
+	$(call create,$(VENV))
 	@echo "Installing into $(VENV): the first time takes a few minutes and 2 GB of disk ..."
 	@$(RUN) -m pip install -q --disable-pip-version-check -c constraints.txt -e '$(1)'
 endef

@@ -1,7 +1,7 @@
 """Collecting CartPole into Reverb: environment steps per second, metrics included.
 
-Ours: `Actor` with many lanes and a `LaneObserver`. Peer: TF-Agents' `Actor`, one lane, which is all
-it can write to Reverb. Limit: the environment and the compiled policy in a bare loop.
+Ours: `Actor` with many lanes and a `BlockObserver`. Peer: TF-Agents' `Actor`, one lane, which is
+all it can write to Reverb. Limit: the environment and the compiled policy in a bare loop.
 """
 
 from __future__ import annotations

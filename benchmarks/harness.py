@@ -48,10 +48,18 @@ class Row:
         }
 
 
-def alternate(measures: Mapping[str, Measure], repetitions: int) -> dict[str, list[float]]:
-    """Measures each in turn, `repetitions` times, after one round that does not count."""
+def alternate(
+    measures: Mapping[str, Measure], repetitions: int, *, warm_up: bool = True
+) -> dict[str, list[float]]:
+    """Measures each in turn, `repetitions` times, after one round that does not count.
+
+    Args:
+      measures: By name.
+      repetitions: Rounds that count.
+      warm_up: Whether there is one that does not; of no use to measures that begin anew each time.
+    """
     results: dict[str, list[float]] = {name: [] for name in measures}
-    for measure in measures.values():
+    for measure in measures.values() if warm_up else ():
         measure()
     for _ in range(repetitions):
         for name, measure in measures.items():
@@ -72,14 +80,24 @@ def row(name: str, case: str, results: Mapping[str, list[float]]) -> Row:
     )
 
 
-def rate(work: Callable[[], int], seconds: float) -> Measure:
-    """A measure that repeats `work`, which returns how many things it did, for some seconds."""
+def rate(
+    work: Callable[[], int], seconds: float, finish: Callable[[], Any] | None = None
+) -> Measure:
+    """A measure that repeats `work`, which returns how many things it did, for some seconds.
+
+    Args:
+      work: Is repeated.
+      seconds: For so long.
+      finish: Called at the end, within the time that counts: waits for what is still under way.
+    """
 
     def measure() -> float:
         done = 0
         start = time.perf_counter()
         while time.perf_counter() - start < seconds:
             done += work()
+        if finish is not None:
+            finish()
         return done / (time.perf_counter() - start)
 
     return measure

@@ -1,7 +1,8 @@
 """Training from Reverb: train steps per second.
 
-Ours: `Learner.run(iterations=100)` on the lane-batched stream. Peer: TF-Agents' `Learner` on its
-own replay buffer. Limit: `agent.train` in a graph loop on one fixed batch, without any input.
+Ours: `Learner.run(iterations=100)` on the lane-batched stream. Peer: TF-Agents' `Learner`, called
+the same way, on its own replay buffer. Limit: `agent.train` in a graph loop on one fixed batch,
+without any input.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from tf_agents.train import learner as peer_learner
 from actor_learner.learning import learner
 from benchmarks import harness, settings
 
-ITERATIONS = 100
 LANES = 64
 
 
 def rows(config: settings.Settings) -> list[harness.Row]:
     return [
-        _row(config, "DQN 64x64, batch 64", settings.cartpole_dqn, 64, with_peer=True),
-        _row(config, "SAC 256x256, batch 256", settings.pendulum_sac, 256, with_peer=True),
+        _row(config, "DQN 64x64, batch 64", settings.cartpole_dqn, 64),
+        _row(config, "SAC 256x256, batch 256", settings.pendulum_sac, 256),
     ]
 
 
-def _row(config, case: str, build, batch_size: int, with_peer: bool) -> harness.Row:
+def _row(config: settings.Settings, case: str, build, batch_size: int) -> harness.Row:
+    iterations = config.learn_iterations
     built, theirs, bare = build().agent, build().agent, build().agent
     ours_stream = settings.LaneStream(built.collect_data_spec, LANES)
     peer_stream = settings.PeerStream(built.collect_data_spec)
@@ -57,16 +58,15 @@ def _row(config, case: str, build, batch_size: int, with_peer: bool) -> harness.
         def run(callable_):
             def work() -> int:
                 callable_()
-                return ITERATIONS
+                return iterations
 
             return work
 
         measures = {
-            "ours": harness.rate(run(lambda: ours.run(ITERATIONS)), config.seconds),
-            "limit": harness.rate(run(lambda: loop(tf.constant(ITERATIONS))), config.seconds),
+            "ours": harness.rate(run(lambda: ours.run(iterations)), config.seconds),
+            "peer": harness.rate(run(lambda: peer.run(iterations)), config.seconds),
+            "limit": harness.rate(run(lambda: loop(tf.constant(iterations))), config.seconds),
         }
-        if with_peer:
-            measures["peer"] = harness.rate(run(lambda: peer.run(ITERATIONS)), config.seconds)
         results = harness.alternate(measures, config.repetitions)
         ours.close()
     return harness.row("learn", case, results)

@@ -21,14 +21,13 @@ from benchmarks import harness, memory_server, settings
 
 CAPACITY = 100_000_000
 VECTOR, IMAGE, FRAMES = "4 floats", "84x84x4 image", "84x84x4 image, frame_stack = 4"
-IMAGE_LANES = 8
 _DISTINCT = {VECTOR: 4_099, IMAGE: 61, FRAMES: 61}
 """Steps that are written over and over: more than an item holds, so that none repeats in it."""
 
 
 def rows(config: settings.Settings) -> list[harness.Row]:
     cases = [(VECTOR, lanes) for lanes in config.lanes]
-    cases += [(IMAGE, 1), (IMAGE, IMAGE_LANES), (FRAMES, 1), (FRAMES, IMAGE_LANES)]
+    cases += [(case, lanes) for case in (IMAGE, FRAMES) for lanes in config.image_lanes]
     return [_row(config, case, lanes) for case, lanes in cases]
 
 
@@ -39,12 +38,17 @@ def our_stream(case: str, lanes: int) -> tuple[lane_replay.LaneReplay, sample_st
 
 
 def _row(config: settings.Settings, case: str, lanes: int) -> harness.Row:
-    ours = [our_bytes(config, case, lanes) for _ in range(min(3, config.repetitions))]
-    peer = peer_bytes(config, case)
+    results = harness.alternate(
+        {
+            "ours": lambda: our_bytes(config, case, lanes),
+            "peer": lambda: peer_bytes(config, case),
+        },
+        min(3, config.repetitions),
+        warm_up=False,
+    )
     leaves = tf.nest.flatten(_data_spec(case))
     raw = sum(leaf.shape.num_elements() * leaf.dtype.size for leaf in leaves)
-    results = {"ours": ours, "peer": [peer], "limit": [float(raw)]}
-    return harness.row("memory", f"{case}, {lanes} lanes", results)
+    return harness.row("memory", f"{case}, {lanes} lanes", {**results, "limit": [float(raw)]})
 
 
 def our_bytes(config: settings.Settings, case: str, lanes: int) -> float:

@@ -17,8 +17,6 @@ from collections.abc import Iterator
 
 START_SECONDS = 180
 RUN_ID = "b" * 32
-ANNOUNCE_SECONDS = 0.25
-"""How often a learner that trains in slices says how far it is."""
 
 
 @contextlib.contextmanager
@@ -53,8 +51,12 @@ def variables() -> list:
 
 
 def publish(publisher, seconds: float) -> float:
-    """Publishes as a learner does by default, for some seconds; returns the seconds it took."""
+    """Publishes as a learner does by default, for some seconds; returns the seconds it took.
+
+    Announces as often as one that waits: one that trains does so after each slice, less often.
+    """
     from actor_learner import experiment
+    from actor_learner.jobs import learner
     from actor_learner.parameters import publication
 
     interval = experiment.PUBLISH_SECONDS
@@ -74,7 +76,7 @@ def publish(publisher, seconds: float) -> float:
             )
         )
         spent += time.perf_counter() - now
-        time.sleep(ANNOUNCE_SECONDS)
+        time.sleep(learner.ANNOUNCE_SECONDS)
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 import reverb
@@ -18,6 +19,14 @@ from actor_learner.agents import algorithm, dqn, sac
 from actor_learner.replay import lane_replay, sample_stream, server
 
 PEER_TABLE = "peer"
+_UNINTERRUPTED = (
+    "--gin_param=Experiment.target_return = None",
+    "--gin_param=Experiment.evaluation_interval = 0",
+)
+
+
+def _steps(count: int) -> str:
+    return f"--gin_param=Experiment.environment_steps = {count}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,9 +40,14 @@ class Settings:
       lanes: Numbers of lanes, for most benchmarks.
       many_lanes: Numbers of lanes for the growth table.
       replay_items: Items in the replay, for the growth table.
-      memory_bytes: What a server must grow by until its growth is believed.
+      learn_iterations: Train steps of one call of a learner.
+      image_lanes: Numbers of lanes whose images are kept, for the memory of a server,
+      memory_bytes: and what it must grow by until its growth is believed.
       seeds: Trainings per case of `end_to_end`, at most.
-      train_arguments: Given to those trainings.
+      train_arguments: Given to those trainings that are to reach a target,
+      rate_arguments: and to those whose rate is measured,
+      rate_warm_up_seconds: of which the first seconds do not count.
+      peer_arguments: Given to the scripts that measure peers, by their names.
     """
 
     seconds: float = 1.5
@@ -42,9 +56,14 @@ class Settings:
     lanes: tuple[int, ...] = (1, 8, 64, 256)
     many_lanes: tuple[int, ...] = (1, 4, 16, 64, 256, 1024)
     replay_items: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
+    learn_iterations: int = 100
+    image_lanes: tuple[int, ...] = (1, 8)
     memory_bytes: int = 32 << 20
     seeds: int = 5
     train_arguments: tuple[str, ...] = ()
+    rate_arguments: tuple[str, ...] = (*_UNINTERRUPTED, _steps(500_000))
+    rate_warm_up_seconds: float = 5.0
+    peer_arguments: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def quick(cls) -> Settings:
@@ -52,12 +71,25 @@ class Settings:
             seconds=0.1,
             repetitions=1,
             transitions=1_000,
-            lanes=(1, 8),
+            lanes=(8,),
             many_lanes=(1, 8),
             replay_items=(100, 1_000),
+            learn_iterations=5,
+            image_lanes=(1,),
             memory_bytes=1 << 20,
             seeds=1,
-            train_arguments=("--gin_param=Experiment.environment_steps = 600",),
+            # The targets are not reached, but it is asked whether they are.
+            train_arguments=(_steps(1_600), "--gin_param=Experiment.evaluation_episodes = 2"),
+            rate_arguments=(
+                *_UNINTERRUPTED,
+                _steps(10_000),
+                "--gin_param=Experiment.report_seconds = 0.001",
+            ),
+            rate_warm_up_seconds=0.0,
+            peer_arguments={
+                "sb3_seconds.py": ("--steps=600",),
+                "sample_factory_rate.py": ("--steps=100000", "--warm_up=0"),
+            },
         )
 
 

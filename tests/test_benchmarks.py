@@ -1,13 +1,29 @@
 """The benchmarks run; what they measure is read by people, not asserted."""
 
+import dataclasses
 import json
 import pathlib
 import subprocess
 import sys
+import time
+import types
 
+import numpy as np
 import pytest
 
-from benchmarks import end_to_end, growth, harness, memory, settings
+from actor_learner.jobs import learner
+from benchmarks import (
+    dqn_loop,
+    end_to_end,
+    growth,
+    harness,
+    jobs,
+    memory,
+    peer_process,
+    processes,
+    publication_partner,
+    settings,
+)
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -38,22 +54,95 @@ def test_measures_alternate_after_a_round_that_does_not_count():
     assert results == {"ours": [3, 5], "peer": [4, 6]}
 
 
+def test_measures_that_begin_anew_need_no_round_that_does_not_count():
+    calls = []
+    measures = {name: (lambda n=name: calls.append(n) or len(calls)) for name in ("ours", "peer")}
+    results = harness.alternate(measures, repetitions=2, warm_up=False)
+    assert calls == ["ours", "peer"] * 2
+    assert results == {"ours": [1, 3], "peer": [2, 4]}
+
+
+def test_what_finishes_a_measurement_counts_in_its_time(monkeypatch):
+    clock = types.SimpleNamespace(now=0.0, perf_counter=lambda: clock.now)
+    monkeypatch.setattr(harness, "time", clock)
+
+    def work():
+        clock.now += 1.0
+        return 10
+
+    def finish():
+        clock.now += 3.0
+
+    assert harness.rate(work, 2.0)() == 20 / 2
+    assert harness.rate(work, 2.0, finish)() == 20 / 5
+
+
+FIELDS = {
+    "name", "case", "ours", "peer", "limit", "ratio_to_peer", "share_of_limit", "spread",
+}  # fmt: skip
+
+
 def test_the_command_measures_and_writes_its_results(tmp_path):
     target = tmp_path / "results.json"
+    names = "collect,write,read,learn"
     process = subprocess.run(
-        [sys.executable, "-m", "benchmarks.run", "--quick", "--only=read", f"--results={target}"],
+        [sys.executable, "-m", "benchmarks.run", "--quick", f"--only={names}",
+         f"--results={target}"],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=200,
-    )
+        timeout=300,
+    )  # fmt: skip
     assert process.returncode == 0, process.stderr[-3000:]
     rows = json.loads(target.read_text())
-    assert [row["case"] for row in rows] == ["1 lanes, batch 256", "8 lanes, batch 256"]
-    assert all(row["ours"] > 0 and row["ratio_to_peer"] > 0 for row in rows)
-    assert set(rows[0]) == {
-        "name", "case", "ours", "peer", "limit", "ratio_to_peer", "share_of_limit", "spread",
-    }  # fmt: skip
+    assert [(row["name"], row["case"]) for row in rows] == [
+        ("collect", "8 lanes"),
+        ("write", "8 lanes"),
+        ("read", "8 lanes, batch 256"),
+        ("learn", "DQN 64x64, batch 64"),
+        ("learn", "SAC 256x256, batch 256"),
+    ]
+    for row in rows:
+        assert set(row) == FIELDS
+        assert row["ours"] > 0 and row["ratio_to_peer"] > 0 and row["share_of_limit"] > 0
+
+
+def test_memory_is_measured_by_turns():
+    config = dataclasses.replace(settings.Settings.quick(), image_lanes=())
+    (row,) = memory.rows(config)
+    assert set(row.as_dict()) == FIELDS
+    assert (row.name, row.case) == ("memory", "4 floats, 8 lanes")
+    assert row.ours > 0 and row.ratio_to_peer < 1 and row.limit == 40.0
+
+
+def test_a_publisher_announces_as_often_as_a_learner_that_waits(monkeypatch):
+    clock = types.SimpleNamespace(now=0.0, perf_counter=lambda: clock.now, time=lambda: clock.now)
+    clock.sleep = lambda seconds: setattr(clock, "now", clock.now + seconds)
+    monkeypatch.setattr(publication_partner, "time", clock)
+    published, announced = [], []
+    publisher = types.SimpleNamespace(
+        publish=lambda step: published.append(clock.now),
+        announce=lambda announcement: announced.append(announcement.time),
+    )
+    publication_partner.publish(publisher, 0.99)
+    assert np.diff(announced) == pytest.approx(learner.ANNOUNCE_SECONDS)
+    assert len(announced) == 20
+    assert len(published) == 2
+
+
+def test_the_cost_of_publishing_and_pulling_is_measured():
+    rows = jobs.cost_rows(0.2, 1)
+    assert [row.case for row in rows] == ["publishing, % of a core", "pulling, %"]
+    assert all(row.ours > 0 and set(row.as_dict()) == FIELDS for row in rows)
+
+
+def test_collecting_and_learning_in_one_loop_are_compared_with_tf_agents():
+    rows = dqn_loop.rows(settings.Settings.quick())
+    assert [row.case for row in rows] == [
+        "DQN CartPole loop, 1 lane, 1 step a turn (TF-Agents)",
+        "DQN CartPole loop, 16 lanes, 64 steps a turn (TF-Agents)",
+    ]
+    assert all(row.ours > 0 and row.peer > 0 for row in rows)
 
 
 def test_the_server_needs_at_most_a_third_more_than_the_raw_steps():
@@ -87,9 +176,117 @@ def test_the_clock_stops_at_the_first_evaluation_that_reaches_the_target():
     assert end_to_end.first_reaching(METRICS, 475.0)["environment_steps"] == 300
     assert end_to_end.first_reaching(METRICS, 501.0) is None
     assert end_to_end.figure(METRICS, 501.0) == 4.0
-    assert end_to_end.figure(METRICS, None) == 100.0
+
+
+def test_a_rate_leaves_out_the_start_and_what_comes_after_training():
+    metrics = [
+        {"environment_steps": 10, "seconds": 2.0},
+        {"environment_steps": 100, "seconds": 3.0},
+        {"environment_steps": 500, "seconds": 5.0},
+        {"environment_steps": 500, "seconds": 9.0, "eval_return": 1.0},
+        {"environment_steps": 500, "seconds": 9.1},
+    ]
+    assert end_to_end.figure(metrics, None, 2.5) == 200.0
+    with pytest.raises(RuntimeError, match="1 lines of metrics between the first 4 s"):
+        end_to_end.figure(metrics, None, 4.0)
+
+
+def test_the_rate_of_a_training_is_measured_without_evaluations():
+    metrics = end_to_end.train("impala_cartpole", 0, settings.Settings.quick().rate_arguments)
+    assert end_to_end.figure(metrics, None, 0.0) > 0
+    assert sum("eval_return" in row for row in metrics) == 1
+    assert all(row["train_steps"] > 0 for row in metrics)
 
 
 def test_a_training_that_fails_is_shown_with_its_output():
-    with pytest.raises(RuntimeError, match="(?s)no_such_leaf, seed 3: .*no gin file"):
+    with pytest.raises(processes.CommandError, match="(?s)no_such_leaf.*--seed=3.*no gin file"):
         end_to_end.train("no_such_leaf", 3)
+
+
+CASE = end_to_end.CASES[1]
+
+
+def test_peers_that_are_not_installed_are_quoted_and_the_case_says_so(monkeypatch):
+    monkeypatch.setattr(peer_process, "available", lambda: False)
+    monkeypatch.setattr(end_to_end, "train", lambda *arguments: METRICS)
+    monkeypatch.setattr(dqn_loop, "rows", lambda config: [])
+    monkeypatch.setattr(end_to_end, "CASES", (CASE,))
+    (row,) = end_to_end.rows(settings.Settings())
+    assert (row.ours, row.peer) == (2.5, 8.0)
+    assert row.case == (
+        "PPO CartPole to 475, s, 5 of 5 seeds (SB3: 8, recorded on another machine)"
+    )
+
+
+def test_peers_are_measured_by_turns_with_ours_and_each_seed_once(monkeypatch):
+    calls = []
+
+    def run(script, *arguments):
+        calls.append((script, *arguments))
+        return {"seconds": 7.0 + len(calls), "reached": len(calls) > 1, "steps_per_second": 100.0}
+
+    def train(leaf, seed, arguments):
+        calls.append((leaf, seed))
+        return METRICS[:1] + METRICS
+
+    rated = [case for case in end_to_end.CASES if case.target is None]
+    monkeypatch.setattr(peer_process, "available", lambda: True)
+    monkeypatch.setattr(peer_process, "run", run)
+    monkeypatch.setattr(end_to_end, "train", train)
+    monkeypatch.setattr(dqn_loop, "rows", lambda config: [])
+    monkeypatch.setattr(end_to_end, "CASES", (dataclasses.replace(CASE, seeds=2),))
+    (row,) = end_to_end.rows(settings.Settings())
+    arguments = ("sb3_seconds.py", "ppo_cartpole", "--target=475.0", "--interval=8000")
+    assert calls == [
+        ("ppo_cartpole", 0), (*arguments, "--seed=0"), ("ppo_cartpole", 1), (*arguments, "--seed=1")
+    ]  # fmt: skip
+    assert row.peer == 10.0
+    assert row.case == "PPO CartPole to 475, s, 2 of 2 seeds (SB3: 2 of 2 seeds)"
+
+    calls.clear()
+    monkeypatch.setattr(end_to_end, "figure", lambda *arguments: 50.0)
+    monkeypatch.setattr(end_to_end, "CASES", tuple(rated))
+    rows = end_to_end.rows(dataclasses.replace(settings.Settings(), seeds=1))
+    assert [call[0] for call in calls] == [
+        "ppo_cartpole", "sample_factory_rate.py", "impala_cartpole",
+    ]  # fmt: skip
+    assert [row.ratio_to_peer for row in rows] == [0.5, 0.5]
+    assert rows[0].case == "PPO CartPole, steps/s (Sample Factory)"
+
+
+def test_peers_train_as_often_evaluated_as_ours():
+    for case in end_to_end.CASES:
+        if case.target is not None:
+            text = (ROOT / "gin" / f"{case.leaf}.gin").read_text().replace("_", "")
+            assert f"Experiment.evaluationinterval = {case.peer.arguments[2][11:]}\n" in text
+            assert f"Experiment.targetreturn = {case.target}\n" in text
+
+
+@pytest.mark.skipif(not peer_process.available(), reason="make bench-peers has not been called")
+def test_the_peers_scripts_run():
+    found = peer_process.run(
+        "sb3_seconds.py", "ppo_cartpole", "--target=1", "--interval=256", "--steps=1024",
+        timeout_seconds=300,
+    )  # fmt: skip
+    assert found["reached"] and found["environment_steps"] == 256 and found["seconds"] > 0
+    assert found["best_return"] >= 1
+
+
+def test_a_command_that_takes_too_long_is_ended_with_what_it_has_started(monkeypatch):
+    monkeypatch.setattr(processes, "_END_SECONDS", 1.0)
+    script = "trap '' TERM; sleep 600 & echo started $!; wait; wait"
+    with pytest.raises(processes.CommandError, match=r"took longer than 2 s") as raised:
+        processes.run(["bash", "-c", script], timeout_seconds=2)
+    child = int(str(raised.value).split("started ")[-1])
+    deadline = time.monotonic() + 30
+    while _is_running(child):
+        assert time.monotonic() < deadline, f"process {child} lives on"
+        time.sleep(0.05)
+
+
+def _is_running(pid):
+    try:
+        text = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return text.rpartition(")")[2].split()[0] != "Z"

@@ -15,7 +15,8 @@ from actor_learner.jobs import extra_jobs, main, warm_start, worker
 
 KIND = "learner"
 _SLICE_SECONDS = 0.25
-_ANNOUNCE_SECONDS = 0.05
+ANNOUNCE_SECONDS = 0.05
+"""Least time between two announcements; a learner that waits makes so many."""
 _IDLE_SECONDS = 0.01
 _UNREACHABLE_SECONDS = 1.0
 _REPUBLISH_SECONDS = 5.0
@@ -332,7 +333,7 @@ class LearnerJob(worker.Worker):
           beyond: They may go beyond the last environment step: the learner waits for more.
         """
         now = time.monotonic()
-        if not done and now - self._announced_at < _ANNOUNCE_SECONDS:
+        if not done and now - self._announced_at < ANNOUNCE_SECONDS:
             return
         from actor_learner.parameters import publication
 

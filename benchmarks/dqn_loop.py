@@ -1,0 +1,126 @@
+"""Collecting and learning in one loop, as TF-Agents' examples do: environment steps per second.
+
+DQN on CartPole, one train step of batch 64 per environment step, with the same network. Peer:
+TF-Agents' own `Actor`, `Learner` and `ReverbReplayBuffer`, which collect one step and train one.
+Ours: the same loop with our classes, and one that collects 64 steps of 16 lanes and trains 64.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Callable
+
+from tf_agents.environments import suite_gym
+from tf_agents.policies import py_tf_eager_policy
+from tf_agents.train import actor as peer_actor
+from tf_agents.train import learner as peer_learner
+
+from actor_learner.acting import actor
+from actor_learner.environments import gymnasium
+from actor_learner.learning import learner
+from benchmarks import harness, settings
+
+ENV_ID = "CartPole-v1"
+BATCH_SIZE = 64
+FIRST_STEPS = 512
+"""Collected before learning begins, so that there is something to sample."""
+TRACED_TURNS = 3
+"""The first ones compile what they call."""
+
+
+def rows(config: settings.Settings) -> list[harness.Row]:
+    return [
+        _row(config, "DQN CartPole loop, 1 lane, 1 step a turn (TF-Agents)", 1, 1),
+        _row(config, "DQN CartPole loop, 16 lanes, 64 steps a turn (TF-Agents)", 16, 64),
+    ]
+
+
+def _row(config: settings.Settings, case: str, lanes: int, turn: int) -> harness.Row:
+    data_spec = settings.cartpole_dqn().agent.collect_data_spec
+    ours, peer = settings.LaneStream(data_spec, lanes), settings.PeerStream(data_spec)
+    env = gymnasium.GymnasiumEnvironment(ENV_ID, lanes, seed=0)
+    with settings.closing(ours, peer, env), tempfile.TemporaryDirectory() as directory:
+        run_ours, close = _our_loop(ours, env, f"{directory}/ours", turn)
+        run_peer = _peer_loop(peer, f"{directory}/peer")
+        for _ in range(TRACED_TURNS):
+            run_ours()
+            run_peer()
+        results = harness.alternate(
+            {
+                "ours": harness.rate(run_ours, config.seconds),
+                "peer": harness.rate(run_peer, config.seconds),
+            },
+            config.repetitions,
+        )
+        close()
+    return harness.row("end_to_end", case, results)
+
+
+def _our_loop(
+    stream: settings.LaneStream, env, directory: str, turn: int
+) -> tuple[Callable[[], int], Callable[[], None]]:
+    """One turn of ours, which returns its steps, and what closes the learner."""
+    agent = settings.cartpole_dqn().agent
+
+    def make(steps: int) -> actor.Actor:
+        return actor.Actor(
+            env,
+            agent.collect_policy,
+            agent.train_step_counter,
+            steps_per_run=steps,
+            observers=[stream.observer],
+            metrics=actor.collect_metrics(10),
+        )
+
+    make(FIRST_STEPS).run()
+    stream.observer.flush()
+    collecting = make(turn)
+    learning = learner.Learner(
+        directory,
+        agent.train_step_counter,
+        agent,
+        lambda: stream.dataset(BATCH_SIZE),
+        checkpoint_interval=0,
+    )
+
+    def run() -> int:
+        collecting.run()
+        learning.run(iterations=turn)
+        return turn
+
+    return run, learning.close
+
+
+def _peer_loop(stream: settings.PeerStream, directory: str) -> Callable[[], int]:
+    """One turn of TF-Agents' classes."""
+    agent = settings.cartpole_dqn().agent
+    env = suite_gym.load(ENV_ID)
+    policy = py_tf_eager_policy.PyTFEagerPolicy(agent.collect_policy, use_tf_function=True)
+
+    def make(steps: int) -> peer_actor.Actor:
+        return peer_actor.Actor(
+            env,
+            policy,
+            agent.train_step_counter,
+            steps_per_run=steps,
+            observers=[stream.observer],
+            metrics=peer_actor.collect_metrics(10),
+        )
+
+    make(FIRST_STEPS).run()
+    stream.observer.flush()
+    collecting = make(1)
+    learning = peer_learner.Learner(
+        directory,
+        agent.train_step_counter,
+        agent,
+        lambda: stream.dataset(BATCH_SIZE),
+        checkpoint_interval=-1,
+    )
+
+    def run() -> int:
+        collecting.run()
+        learning.run(iterations=1)
+        return 1
+
+    return run

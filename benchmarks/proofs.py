@@ -1,0 +1,133 @@
+"""What the ready-made configurations must show, and which results of theirs still count."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import pathlib
+import re
+from collections.abc import Sequence
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+OFF_POLICY, ON_POLICY = "off_policy", "on_policy"
+RECURRENT, OFFLINE, JOBS = "recurrent", "offline", "jobs"
+
+
+@dataclasses.dataclass(frozen=True)
+class Proof:
+    """What a configuration must show: `needed` of `seeds` seeds reach `target`.
+
+    Attributes:
+      group: Name that stands for all proofs of a kind.
+      target: Mean return to reach; for controls, not to reach.
+      seeds: How many are tried.
+      needed: How many must succeed.
+      leaf: The gin file; by default the proof's own name.
+      actors: Train as separate jobs, with so many actors, instead of in one process.
+      control: Shows what must fail: no evaluation may reach the target.
+      expert: Learns from 20 recorded episodes of what this other proof has trained.
+      fresh_episodes: That the best policy is rated with again; as many as the leaf's evaluations.
+    """
+
+    group: str
+    target: float
+    seeds: int
+    needed: int
+    leaf: str | None = None
+    actors: int = 0
+    control: bool = False
+    expert: str | None = None
+    fresh_episodes: int = 20
+
+
+PROOFS = {
+    "dqn_cartpole": Proof(OFF_POLICY, 475.0, seeds=5, needed=4),
+    "c51_cartpole": Proof(OFF_POLICY, 475.0, seeds=3, needed=2),
+    "sac_pendulum": Proof(OFF_POLICY, -180.0, seeds=3, needed=3),
+    "td3_pendulum": Proof(OFF_POLICY, -180.0, seeds=3, needed=2),
+    "dqn_lunarlander": Proof(OFF_POLICY, 200.0, seeds=3, needed=2),
+    "ppo_cartpole": Proof(ON_POLICY, 475.0, seeds=5, needed=4),
+    "impala_cartpole": Proof(ON_POLICY, 475.0, seeds=5, needed=4),
+    "per_dqn_cartpole": Proof(OFF_POLICY, 475.0, seeds=5, needed=4),
+    "ppo_pendulum": Proof(ON_POLICY, -200.0, seeds=5, needed=4),
+    "r2d2_memory": Proof(RECURRENT, 0.95, seeds=5, needed=4, fresh_episodes=200),
+    "r2d2_memory_long": Proof(RECURRENT, 0.95, seeds=3, needed=2, fresh_episodes=200),
+    "r2d2_memory_control": Proof(
+        RECURRENT, 0.4, seeds=2, needed=2, control=True, fresh_episodes=200
+    ),
+    "bc_cartpole": Proof(OFFLINE, 475.0, seeds=5, needed=4, expert="dqn_cartpole"),
+    "ppo_lunarlander": Proof(ON_POLICY, 200.0, seeds=3, needed=3),
+    "dqn_cartpole_jobs": Proof(JOBS, 475.0, seeds=5, needed=4, leaf="dqn_cartpole", actors=2),
+    "sac_pendulum_jobs": Proof(JOBS, -180.0, seeds=3, needed=3, leaf="sac_pendulum", actors=1),
+    "ppo_cartpole_jobs": Proof(JOBS, 475.0, seeds=3, needed=2, leaf="ppo_cartpole", actors=1),
+    "impala_cartpole_jobs": Proof(JOBS, 475.0, seeds=3, needed=2, leaf="impala_cartpole", actors=2),
+}
+
+NO_SLOWER = (("per_dqn_cartpole", "dqn_cartpole"),)
+"""Pairs of which the first needs no more environment steps than the second, by their medians."""
+
+
+def select(wanted: str) -> list[str]:
+    """Names of proofs, of proofs and groups separated by commas; all of them if there are none.
+
+    Raises:
+      ValueError: If there is no proof or group of some name.
+    """
+    words = [word for word in wanted.split(",") if word]
+    groups = {proof.group for proof in PROOFS.values()}
+    unknown = sorted(set(words) - set(PROOFS) - groups)
+    if unknown:
+        raise ValueError(
+            f"no proof named {', '.join(unknown)}; there are {', '.join(PROOFS)}, and the groups "
+            f"{', '.join(sorted(groups))}"
+        )
+    return [
+        name for name, proof in PROOFS.items() if not words or name in words or proof.group in words
+    ]
+
+
+def config_digest(name: str) -> str:
+    """Changes with what is to be proved, its gin file, or one that this includes."""
+    proof = PROOFS[name]
+    digest = hashlib.sha256(repr(proof).encode())
+    pending = [f"{proof.leaf or name}.gin"]
+    while pending:
+        path = ROOT / "gin" / pending.pop(0)
+        # Comments carry the results of these very proofs.
+        lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+        digest.update("\n".join([path.name, *lines]).encode())
+        pending += re.findall(r"^include '(.+)'", "\n".join(lines), re.MULTILINE)
+    return digest.hexdigest()[:12]
+
+
+def code_digest(package: pathlib.Path = ROOT / "actor_learner") -> str:
+    """Changes with any source file of the package."""
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        digest.update(f"{path.relative_to(package)}\0".encode())
+        digest.update(path.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
+
+
+@functools.cache
+def present_code() -> str:
+    """The code's digest when it was first asked for: that of all runs of this process."""
+    return code_digest()
+
+
+def counts(row: dict | None, *, keep: bool = False) -> bool:
+    """Whether a result is one of the present configuration and, unless `keep`, of this code."""
+    if row is None or row.get("error") or row.get("config_digest") != config_digest(row["config"]):
+        return False
+    return keep or not of_older_code(row)
+
+
+def of_older_code(row: dict) -> bool:
+    return row.get("code_digest") != present_code()
+
+
+def median(rows: Sequence[dict], column: str) -> float:
+    """The middle one; of an even number the greater of the two in the middle."""
+    return sorted(row[column] for row in rows)[len(rows) // 2]

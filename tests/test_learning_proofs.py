@@ -1,0 +1,144 @@
+"""What counts as proved, and what `make learn` does when a run goes wrong. Nothing is trained."""
+
+import json
+
+import pytest
+
+from benchmarks import learning_proofs, processes, proof_table, proofs
+
+PROOF = proofs.Proof("toys", 1.0, seeds=2, needed=1, leaf="dqn_cartpole")
+CONTROL = proofs.Proof("controls", 0.5, seeds=1, needed=1, leaf="dqn_cartpole", control=True)
+
+
+@pytest.fixture
+def toys(monkeypatch, tmp_path):
+    """Two toy proofs, whose runs are made up: `ends[name, seed]` is a return or an error."""
+    monkeypatch.setattr(proofs, "PROOFS", {"toy": PROOF, "control": CONTROL})
+    monkeypatch.setattr(proofs, "NO_SLOWER", ())
+    monkeypatch.setattr(proofs, "present_code", lambda: "new")
+    monkeypatch.setattr(learning_proofs, "RESULTS", tmp_path / "results.json")
+    monkeypatch.setattr(learning_proofs, "RUNS", tmp_path / "learn")
+    ends = {("toy", 0): 2.0, ("toy", 1): 0.0, ("control", 0): 0.2}
+    ends["called"] = []
+
+    def prove(name, seed):
+        ends["called"].append((name, seed))
+        if isinstance(ends[name, seed], Exception):
+            raise ends[name, seed]
+        return row(name, seed, ends[name, seed])
+
+    monkeypatch.setattr(learning_proofs, "_prove", prove)
+    return ends
+
+
+def row(name, seed, best, code="new", steps=1000):
+    proof = proofs.PROOFS[name]
+    reached = best >= proof.target
+    return {
+        "config": name, "seed": seed, "target": proof.target, "reached": reached,
+        "succeeded": reached != proof.control, "environment_steps": steps, "seconds": 5.0,
+        "best_return": best, "fresh_return": best, "fresh_holds": reached != proof.control,
+        "config_digest": proofs.config_digest(name), "code_digest": code,
+    }  # fmt: skip
+
+
+def results():
+    return json.loads(learning_proofs.RESULTS.read_text())
+
+
+def test_finished_runs_are_not_repeated(toys, capsys):
+    assert learning_proofs.main([]) == 0
+    assert toys["called"] == [("toy", 0), ("toy", 1), ("control", 0)]
+    assert learning_proofs.main([]) == 0
+    assert len(toys["called"]) == 3
+    table = capsys.readouterr().out
+    assert "| toy | proved | 1 of 2 reach it | 1 | 1,000 | 5 (5 to 5) | 1 still do |" in table
+    assert "| control | proved | 1 of 1 stay below it | 0.5 | 1,000 |" in table
+
+
+def test_results_of_older_code_are_repeated_unless_they_are_to_be_kept(toys, monkeypatch, capsys):
+    assert learning_proofs.main([]) == 0
+    monkeypatch.setattr(proofs, "present_code", lambda: "newer")
+    assert learning_proofs.main(["--keep", "--only=toy"]) == 0
+    assert len(toys["called"]) == 3
+    out = capsys.readouterr().out
+    assert "| toy | proved (2 by older code) |" in out
+    assert "5.0 s  (older code)" in out
+    assert learning_proofs.main(["--only=toy"]) == 0
+    assert toys["called"][3:] == [("toy", 0), ("toy", 1)]
+
+
+def test_a_run_that_crashes_is_shown_and_repeated_and_the_others_go_on(toys, capsys):
+    toys["toy", 0] = processes.CommandError("took longer than 3600 s: train\nlast words")
+    assert learning_proofs.main([]) == 1
+    assert toys["called"] == [("toy", 0), ("toy", 1), ("control", 0)]
+    out = capsys.readouterr().out
+    assert "seed 0  crashed          1.0  CommandError: took longer than 3600 s: train\n" in out
+    assert "| toy | FAILED (1 crashed) | 0 of 2 reach it |" in out
+    assert results()[0]["error"].endswith("last words")
+    toys["toy", 0] = 3.0
+    assert learning_proofs.main(["--keep"]) == 0
+    assert toys["called"][3:] == [("toy", 0)]
+
+
+def test_a_crash_fails_a_proof_that_has_seeds_enough(toys):
+    toys["toy", 1] = KeyError("seconds")
+    assert learning_proofs.main(["--only=toys"]) == 1
+    assert [found["succeeded"] for found in results()] == [True, False]
+
+
+def test_a_control_that_succeeds_is_not_called_missed(toys):
+    assert "stays below      0.5" in proof_table.line(row("control", 0, 0.2))
+    assert "REACHED" in proof_table.line(row("control", 0, 0.7))
+    assert "missed" in proof_table.line(row("toy", 0, 0.2))
+    toys["control", 0] = 0.7
+    assert learning_proofs.main(["--only=control"]) == 1
+
+
+def test_groups_stand_for_their_proofs():
+    assert proofs.select("recurrent") == ["r2d2_memory", "r2d2_memory_long", "r2d2_memory_control"]
+    assert proofs.select("offline,c51_cartpole") == ["c51_cartpole", "bc_cartpole"]
+    assert all(proofs.PROOFS[name].actors for name in proofs.select("jobs"))
+    assert proofs.select("") == list(proofs.PROOFS)
+    parts = ("off_policy", "on_policy", "recurrent", "offline", "jobs")
+    assert sorted(proofs.select(",".join(parts))) == sorted(proofs.PROOFS)
+    with pytest.raises(ValueError, match="no proof named offpolicy; .*the groups jobs, off_policy"):
+        proofs.select("offpolicy")
+
+
+def test_every_proof_has_a_leaf_and_rates_memory_as_its_leaf_does():
+    for name, proof in proofs.PROOFS.items():
+        assert len(proofs.config_digest(name)) == 12
+        assert (proof.fresh_episodes == 200) == (proof.group == proofs.RECURRENT)
+
+
+def test_the_digest_of_the_code_changes_with_any_file(tmp_path):
+    (tmp_path / "room").mkdir()
+    (tmp_path / "room" / "one.py").write_text("a = 1\n")
+    first = proofs.code_digest(tmp_path)
+    assert proofs.code_digest(tmp_path) == first
+    (tmp_path / "room" / "one.py").write_text("a = 2\n")
+    second = proofs.code_digest(tmp_path)
+    (tmp_path / "room" / "one.py").rename(tmp_path / "one.py")
+    third = proofs.code_digest(tmp_path)
+    assert len({first, second, third}) == 3
+
+
+@pytest.mark.parametrize("fast, slow, holds", [(900, 1000, True), (1000, 1000, True),
+                                               (1100, 1000, False)])  # fmt: skip
+def test_prioritized_replay_must_be_no_slower_in_environment_steps(fast, slow, holds):
+    code = proofs.present_code()
+    found = {}
+    for name, steps in (("per_dqn_cartpole", fast), ("dqn_cartpole", slow)):
+        for seed in range(5):
+            found[name, seed] = row(name, seed, 480.0, code, steps + 1000 * (seed - 2))
+    names = ["per_dqn_cartpole"]
+    (comparison,) = proof_table.comparisons(names, found, keep=False)
+    assert comparison.holds == holds
+    assert f"(medians {fast:,} and {slow:,})" in comparison.text
+    assert proof_table.comparisons(["sac_pendulum"], found, keep=False) == []
+    found["dqn_cartpole", 3]["code_digest"] = "older"
+    assert proof_table.comparisons(names, found, keep=False) == []
+    assert len(proof_table.comparisons(names, found, keep=True)) == 1
+    del found["dqn_cartpole", 3]
+    assert proof_table.comparisons(names, found, keep=True) == []
