@@ -96,7 +96,7 @@ def test_jobs_survive_their_node_and_the_run_completes(cluster, tmp_path):
 
 
 TRAINING = (
-    "Experiment.environment_steps = 20_000",
+    "Experiment.environment_steps = 15_000",
     "Experiment.target_return = None",
     "Experiment.initial_random_steps = 200",
     "Experiment.updates_per_step = 1.0",
@@ -134,7 +134,7 @@ def test_a_real_training_is_completed_though_the_node_of_its_actor_dies(cluster,
         cluster.remove_node(nodes.pop(1), allow_graceful=False)
         processes.wait_until_gone([before.pid])
         steps = watching.worker("learner").details["environment_steps"]
-        assert launcher.wait(DEADLINE) == 0, output.read_text()
+        assert launcher.wait(2 * DEADLINE) == 0, output.read_text()
         after = watching.worker("actor")
         learner = watching.worker("learner")
     finally:
@@ -145,7 +145,7 @@ def test_a_real_training_is_completed_though_the_node_of_its_actor_dies(cluster,
     assert address.startswith("127.0.0.1:")  # That of its node, which Ray knows.
     assert "--host=127.0.0.1" in (run / "jobs" / "replay-0" / "log").read_text()
     assert after.incarnation != before.incarnation and after.steps > 0
-    assert steps < 20_000 <= learner.details["environment_steps"]
+    assert steps < 15_000 <= learner.details["environment_steps"]
     assert (run / "policies" / "greedy_policy" / "saved_model.pb").exists()
     assert "training is complete" in output.read_text()
 
