@@ -24,7 +24,7 @@ class Comparison(NamedTuple):
 
 def line(row: dict) -> str:
     """One run's result, on one line."""
-    head = f"{row['config']:20} seed {row['seed']}  {_outcome(row):12} {row['target']:7.1f}"
+    head = f"{row['config']:20} seed {row['seed']}  {_outcome(row):12} {row['target']:8.2f}"
     if row.get("error"):
         return f"{head}  {row['error'].splitlines()[0]}"
     text = (

@@ -73,7 +73,7 @@ def test_a_run_that_crashes_is_shown_and_repeated_and_the_others_go_on(toys, cap
     assert learning_proofs.main([]) == 1
     assert toys["called"] == [("toy", 0), ("toy", 1), ("control", 0)]
     out = capsys.readouterr().out
-    assert "seed 0  crashed          1.0  CommandError: took longer than 3600 s: train\n" in out
+    assert "seed 0  crashed          1.00  CommandError: took longer than 3600 s: train\n" in out
     assert "| toy | FAILED (1 crashed) | 0 of 2 reach it |" in out
     assert results()[0]["error"].endswith("last words")
     toys["toy", 0] = 3.0
@@ -88,7 +88,7 @@ def test_a_crash_fails_a_proof_that_has_seeds_enough(toys):
 
 
 def test_a_control_that_succeeds_is_not_called_missed(toys):
-    assert "stays below      0.5" in proof_table.line(row("control", 0, 0.2))
+    assert "stays below      0.50" in proof_table.line(row("control", 0, 0.2))
     assert "REACHED" in proof_table.line(row("control", 0, 0.7))
     assert "missed" in proof_table.line(row("toy", 0, 0.2))
     toys["control", 0] = 0.7
