@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from typing import Any, Callable
 
@@ -109,10 +110,18 @@ class LaneObserver:
             )
 
     def close(self) -> None:
-        """Confirms what was written and gives the writer up; safe to call twice."""
+        """Confirms what was written and gives the writer up; safe to call twice.
+
+        Raises:
+          errors.ReplayTimeoutError: If that takes longer than `timeout_seconds`; items that the
+            server has not confirmed may be lost.
+        """
         if self._writer is not None:
             try:
                 self._flush(0)
+            except BaseException:
+                _abandon(self._writer)
+                raise
             finally:
                 self._writer = None
 
@@ -168,3 +177,13 @@ class LaneObserver:
                 "environment, agent, lanes or n_step differ from the actor's.\n  "
                 + "\n  ".join(differences)
             )
+
+
+def _abandon(writer: reverb.StructuredWriter | reverb.TrajectoryWriter) -> None:
+    """Gives up a writer whose items the server does not take."""
+    if isinstance(writer, reverb.TrajectoryWriter):
+        writer.close()
+        return
+    # A structured writer cannot be closed, and its destructor waits for the server for ever, with
+    # the interpreter's lock held: it must live as long as the process.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(writer))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,6 +36,7 @@ class LaneStreams:
         sequence_length: int | None,
         num_keep_alive_refs: int,
         max_in_flight_items: int,
+        flush_seconds: float,
         timeout_seconds: float,
     ):
         self._table_names = [table_name] if isinstance(table_name, str) else list(table_name)
@@ -50,6 +52,8 @@ class LaneStreams:
         self._priority = priority
         self._num_keep_alive_refs = num_keep_alive_refs
         self._max_in_flight_items = max_in_flight_items
+        self._flush_seconds = flush_seconds
+        self._last_flush = time.monotonic()
         self._timeout_seconds = timeout_seconds
         self._layout: trajectory_layout.TrajectoryLayout | None = None
         self._step_signatures = self._fetch_step_signatures(sequence_length)
@@ -78,21 +82,10 @@ class LaneStreams:
           errors.ReplayTimeoutError: If the server does not take the items in time.
         """
         self._require_open()
-        layout = self._layout or self._begin(trajectory)
-        leaves = layout.leaves(trajectory)
-        if layout.num_lanes is None:
-            types = (
-                (int(trajectory.step_type), int(trajectory.next_step_type))
-                if layout.has_step_types
-                else (None, None)
-            )
-            self._observe(self._lanes[0], leaves, *types)
-            return
-        step_types = np.asarray(trajectory.step_type).tolist()
-        next_step_types = np.asarray(trajectory.next_step_type).tolist()
-        for index, lane in enumerate(self._lanes):
-            step = [leaf[index] for leaf in leaves]
-            self._observe(lane, step, step_types[index], next_step_types[index])
+        self._observe_lanes(trajectory)
+        # Reverb keeps an item back until its last chunk is full, that is, until more steps come.
+        if time.monotonic() - self._last_flush >= self._flush_seconds:
+            self.flush()
 
     def flush(self) -> None:
         """Waits until the server has confirmed all items made so far.
@@ -103,6 +96,7 @@ class LaneStreams:
         self._require_open()
         for lane in self._lanes:
             lane.flush()
+        self._last_flush = time.monotonic()
 
     def reset(self, write_cached_steps: bool = True) -> None:
         """Ends the stream of every lane, e.g. after collection; not needed between episodes.
@@ -160,6 +154,23 @@ class LaneStreams:
     def _cached_steps(self) -> int:
         """Cached steps of the first lane; TF-Agents' tests look here."""
         return self._lanes[0].cached_steps
+
+    def _observe_lanes(self, trajectory: Any) -> None:
+        layout = self._layout or self._begin(trajectory)
+        leaves = layout.leaves(trajectory)
+        if layout.num_lanes is None:
+            types = (
+                (int(trajectory.step_type), int(trajectory.next_step_type))
+                if layout.has_step_types
+                else (None, None)
+            )
+            self._observe(self._lanes[0], leaves, *types)
+            return
+        step_types = np.asarray(trajectory.step_type).tolist()
+        next_step_types = np.asarray(trajectory.next_step_type).tolist()
+        for index, lane in enumerate(self._lanes):
+            step = [leaf[index] for leaf in leaves]
+            self._observe(lane, step, step_types[index], next_step_types[index])
 
     def _observe(
         self,

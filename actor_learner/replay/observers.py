@@ -36,6 +36,7 @@ class ReverbAddEpisodeObserver(lane_streams.LaneStreams):
         bypass_partial_episodes: bool = False,
         *,
         max_in_flight_items: int = 50,
+        flush_seconds: float = 1.0,
         timeout_seconds: float = 60.0,
     ):
         """Connects to the server.
@@ -48,6 +49,7 @@ class ReverbAddEpisodeObserver(lane_streams.LaneStreams):
           bypass_partial_episodes: What to do with longer episodes: skip them and log an error,
             or raise ValueError.
           max_in_flight_items: Writing waits when so many items of a lane are not yet confirmed.
+          flush_seconds: Items are pushed to the server at least this often while steps come in.
           timeout_seconds: The longest any call waits for the server.
 
         Raises:
@@ -65,6 +67,7 @@ class ReverbAddEpisodeObserver(lane_streams.LaneStreams):
             sequence_length=None,
             num_keep_alive_refs=max_sequence_length + 1,
             max_in_flight_items=max_in_flight_items,
+            flush_seconds=flush_seconds,
             timeout_seconds=timeout_seconds,
         )
 
@@ -124,6 +127,7 @@ class ReverbAddTrajectoryObserver(lane_streams.LaneStreams):
         tile_end_of_episodes: bool = False,
         *,
         max_in_flight_items: int = 50,
+        flush_seconds: float = 1.0,
         timeout_seconds: float = 60.0,
     ):
         """Connects to the server.
@@ -139,6 +143,7 @@ class ReverbAddTrajectoryObserver(lane_streams.LaneStreams):
           tile_end_of_episodes: With padding: pads every episode by L - 1 steps, so that windows
             start at its last steps too: for F M L and L = 3 also (M L P) and (L P P).
           max_in_flight_items: Writing waits when so many items of a lane are not yet confirmed.
+          flush_seconds: Items are pushed to the server at least this often while steps come in.
           timeout_seconds: The longest any call waits for the server.
 
         Raises:
@@ -165,6 +170,7 @@ class ReverbAddTrajectoryObserver(lane_streams.LaneStreams):
             sequence_length=sequence_length,
             num_keep_alive_refs=sequence_length + 1,
             max_in_flight_items=max_in_flight_items,
+            flush_seconds=flush_seconds,
             timeout_seconds=timeout_seconds,
         )
 
@@ -233,6 +239,7 @@ class ReverbTrajectorySequenceObserver(ReverbAddTrajectoryObserver):
         tile_end_of_episodes: bool = False,
         *,
         max_in_flight_items: int = 50,
+        flush_seconds: float = 1.0,
         timeout_seconds: float = 60.0,
     ):
         """Connects to the server; see `ReverbAddTrajectoryObserver`.
@@ -249,6 +256,7 @@ class ReverbTrajectorySequenceObserver(ReverbAddTrajectoryObserver):
             pad_end_of_episodes,
             tile_end_of_episodes,
             max_in_flight_items=max_in_flight_items,
+            flush_seconds=flush_seconds,
             timeout_seconds=timeout_seconds,
         )
 

@@ -6,6 +6,8 @@ import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
+import tree
+from reverb import structured_writer
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
@@ -258,6 +260,27 @@ def test_no_transition_spans_a_reset_of_the_observer(make_queue):
     assert queue.transitions(0.9) == expected
 
 
+def test_a_reset_that_the_server_does_not_confirm_says_who_waits_for_whom(monkeypatch):
+    layout = blocks.BlockLayout(World.SPEC, 1)
+    world, signature = World(1), layout.signature()
+    with server.ReplayServer([tables.queue_table(TABLE, 1, signature=signature)]) as full:
+        observer = block_observer.BlockObserver(
+            full.client(), TABLE, layout, flush_seconds=3600.0, timeout_seconds=0.3
+        )
+        for _ in range(5):
+            observer(world.row())
+        with pytest.raises(errors.ReplayTimeoutError, match="an actor has waited 0.3 s"):
+            observer.reset()
+        # The same if the server stops taking items between the two calls that a reset consists of.
+        with monkeypatch.context() as patched:
+            patched.setattr(structured_writer.StructuredWriter, "flush", lambda *_: None)
+            with pytest.raises(errors.ReplayTimeoutError, match="inserting waits for samples"):
+                observer.reset()
+        with pytest.raises(errors.ReplayTimeoutError, match="an actor has waited 0.3 s"):
+            observer.close()  # Gives up instead of waiting for ever.
+        observer.close()
+
+
 def test_rows_carry_the_version_of_the_policy_that_acted(make_queue):
     queue, world = make_queue(blocks.BlockLayout(World.SPEC, 1, rows_per_item=4)), World(1)
     versions = {}
@@ -423,6 +446,37 @@ def test_observations_that_are_no_stacks_are_refused(make_queue, second, message
         queue.observer(bad)
     assert "field 'observation', lane 0" in str(error.value)
     assert "LaneReplay.frame_stack" in str(error.value)
+
+
+@pytest.mark.parametrize("axis, refused_within", [(0, 1), (-1, 3)])
+def test_stacks_that_go_wrong_later_are_found_in_every_lane_or_by_turns(
+    make_queue, axis, refused_within
+):
+    lanes = 3
+
+    def row(numbers, broken=False):
+        """Stacks of the frames `numbers` in every lane; in the last one perhaps another."""
+        stacks = np.stack([np.stack(frames(*numbers), axis)] * lanes)
+        if broken:
+            stacks[-1] += 1
+        (single,) = image_rows([stacks[0]], [MID])
+        repeated = tree.map_structure(lambda leaf: np.repeat(leaf, lanes, axis=0), single)
+        return repeated._replace(observation=stacks.astype(np.uint8))
+
+    shape = np.stack(frames(1, 2, 3), axis).shape
+    data_spec = spec(tensor_spec.BoundedTensorSpec(shape, tf.uint8, 0, 255))
+    queue = make_queue(blocks.BlockLayout(data_spec, lanes, frame_stack=3))
+    for t in range(80):
+        queue.observer(row((t, t + 1, t + 2)))
+    refused = 0
+    for t in range(80, 80 + refused_within):
+        try:
+            queue.observer(row((t, t + 1, t + 2), broken=t % 2 == 0))
+        except errors.SpecMismatchError as error:
+            assert "lane 2" in str(error)
+            refused += 1
+            break
+    assert refused == 1
 
 
 def test_an_episode_that_starts_with_other_frames_is_refused(make_queue):

@@ -101,6 +101,17 @@ def test_one_lane_writes_the_items_of_the_case(
     assert streams.counts(streams.read_items(client, "queue")) == expected
 
 
+@pytest.mark.parametrize("observer_class", [Windows, Sequences])
+def test_items_are_on_the_server_once_flush_seconds_have_passed(client, observer_class):
+    # No time at all: every item is there as soon as its last step was observed.
+    with observer_class(client, "queue", sequence_length=4, flush_seconds=0.0) as observer:
+        for number, step in enumerate(
+            streams.batched([streams.steps([60], lane=n) for n in (1, 2)])
+        ):
+            observer(step)
+            assert client.server_info(5)["queue"].current_size == 2 * max(0, number - 2)
+
+
 @pytest.mark.parametrize("observer_class, arguments, lengths, expected", CASES, ids=IDS)
 def test_three_lanes_write_exactly_the_items_of_three_observers(
     client, observer_class, arguments, lengths, expected
