@@ -56,7 +56,7 @@ def publish(publisher, seconds: float) -> float:
     Announces as often as one that waits: one that trains does so after each slice, less often.
     """
     from actor_learner import experiment
-    from actor_learner.jobs import learner
+    from actor_learner.jobs import broadcast
     from actor_learner.parameters import publication
 
     interval = experiment.PUBLISH_SECONDS
@@ -76,7 +76,7 @@ def publish(publisher, seconds: float) -> float:
             )
         )
         spent += time.perf_counter() - now
-        time.sleep(learner.ANNOUNCE_SECONDS)
+        time.sleep(broadcast.ANNOUNCE_SECONDS)
 
 
 def main() -> None:

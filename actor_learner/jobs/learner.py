@@ -15,16 +15,11 @@ from actor_learner.jobs import extra_jobs, main, warm_start, worker
 
 KIND = "learner"
 _SLICE_SECONDS = 0.25
-ANNOUNCE_SECONDS = 0.05
-"""Least time between two announcements; a learner that waits makes so many."""
 _IDLE_SECONDS = 0.01
 _UNREACHABLE_SECONDS = 1.0
-_REPUBLISH_SECONDS = 5.0
 _REST_SECONDS = 0.2
 _LONG_TRAINING_SECONDS = 0.1
 _STUCK_SECONDS = 1.0
-_STORE_SECONDS = 60.0
-_STORED_VERSIONS = 5
 
 
 class LearnerJob(worker.Worker):
@@ -81,7 +76,7 @@ class LearnerJob(worker.Worker):
         )
         warm_start.WarmStart().apply(self._model.agent, job.run_dir)
         self._build_trainer()
-        self._build_publisher()
+        self._build_broadcast()
         self._build_supply()
         self._build_metrics()
         own_files.describe_run(job)
@@ -106,25 +101,21 @@ class LearnerJob(worker.Worker):
             self._partner.require_same_address()
             return worker.PollResult(idle_seconds=_UNREACHABLE_SECONDS)
         if due <= 0:
-            self._publish()
-            self._announce()
-            self._write_row()
+            self._tell()
             if self.environment_step >= self._experiment.environment_steps:
                 self._finish("all steps are taken")
                 return False
             return worker.PollResult(idle_seconds=_IDLE_SECONDS)
-        due = min(due, self._fresh_updates())
+        due = min(due, self._broadcast.fresh_updates())
         if due > 0:
             self._train(due)
-        self._publish()
-        self._announce()
-        self._write_row()
+        self._tell()
         return worker.PollResult(idle_seconds=0.0 if due > 0 else _IDLE_SECONDS)
 
     def status(self) -> dict[str, Any]:
         status: dict[str, Any] = {
             "steps": self.train_step,
-            "version": self._publisher.version,
+            "version": self._broadcast.version,
             "environment_steps": self.environment_step,
             "message": f"{self.environment_step:,} environment steps",
         }
@@ -181,24 +172,18 @@ class LearnerJob(worker.Worker):
         self._train_thread = train_thread.TrainThread(self._trainer.run)
         self._closing.callback(self._train_thread.close)
 
-    def _build_publisher(self) -> None:
-        """After the checkpoint is restored: actors must never see what it replaces."""
-        from actor_learner.jobs import mailbox
-        from actor_learner.parameters import publisher, store
+    def _build_broadcast(self) -> None:
+        from actor_learner.jobs import broadcast, mailbox, stored_versions
+        from actor_learner.parameters import store
 
-        self._publisher = publisher.Publisher(
-            self._partner.address,
-            self._model.published_variables(),
-            after_outage=self._partner.require_same_run,
+        self._broadcast = broadcast.Broadcast(
+            self._partner, self._model, lambda: self._statistics.totals, self._limit
         )
-        self._closing.callback(self._publisher.close)
-        self._publisher.publish(self.train_step)
-        self._published, self._published_at = self.train_step, time.monotonic()
-        self._announced_at = 0.0
+        self._closing.callback(self._broadcast.close)
         self._reports = mailbox.Receiver(self._partner.client, mailbox.REPORTS)
         self._closing.callback(self._reports.close)
         self._store = store.ParameterStore(self.job.run_dir.path / store.DIRECTORY)
-        self._stored, self._stored_at = -1, time.monotonic()
+        self._stored = stored_versions.StoredVersions(self._store, self._model)
 
     def _build_supply(self) -> None:
         from actor_learner import reverb_calls
@@ -255,9 +240,7 @@ class LearnerJob(worker.Worker):
         self._iterations = 1
 
     def _take_messages(self) -> None:
-        self._publisher.raise_if_failed()
-        if self._publisher.is_failing:
-            self._partner.require_same_address()
+        self._broadcast.check()
         steps = sum(self._statistics.take(report) for report in self._reports.receive())
         if steps:
             self._model.environment_step.assign_add(steps)
@@ -275,16 +258,6 @@ class LearnerJob(worker.Worker):
             wanted = int(iterations * _SLICE_SECONDS / spent)
             self._iterations = max(1, min(wanted, 2 * iterations, 1_000))
 
-    def _fresh_updates(self) -> int:
-        """Train steps for which experience of the version that actors can have is new enough.
-
-        With more of them at once the learner might drop all that comes, and wait for ever: while it
-        waits for experience, it publishes nothing.
-        """
-        if self._limit is None:
-            return sys.maxsize
-        return self._publisher.version + self._limit.max_lag + 1 - self.train_step
-
     def _while_training(self, seconds: float) -> None:
         """Keeps actors going, and gives up on train steps that wait for a server which is gone."""
         if seconds >= _LONG_TRAINING_SECONDS:
@@ -293,8 +266,10 @@ class LearnerJob(worker.Worker):
             self._take_messages()
             with contextlib.suppress(errors.ReplayTimeoutError):
                 self._supply.updates_due(self.environment_step, self.train_step)
-            self._announce(beyond=self._is_stuck())
+            self._broadcast.announce(self._steps_allowed(beyond=self._is_stuck()))
         stopping = self.job.stopping.is_set()
+        if stopping and self._is_stuck():
+            raise worker.Stopping(f"{self.job} ends; its train steps wait for experience")
         if not stopping and seconds < self._experiment.sample_timeout_seconds:
             return
         try:
@@ -311,50 +286,16 @@ class LearnerJob(worker.Worker):
             self._moved_to, self._moved_at = self.train_step, now
         return now - self._moved_at > _STUCK_SECONDS
 
-    def _publish(self) -> None:
-        now = time.monotonic()
-        # A server that was restarted has forgotten what it had.
-        interval = self._model.plan.publish_seconds
-        if self.train_step == self._published:
-            interval = max(interval, _REPUBLISH_SECONDS)
-        elif self._fresh_updates() <= 0:
-            interval = 0.0
-        if now - self._published_at >= interval:
-            self._published, self._published_at = self.train_step, now
-            self._publisher.publish(self.train_step)
-        if now - self._stored_at >= _STORE_SECONDS:
-            self._store_version()
-
-    def _announce(self, done: bool = False, beyond: bool = False) -> None:
-        """Says how far the learner is, and how far actors may go.
-
-        Args:
-          done: Training is complete.
-          beyond: They may go beyond the last environment step: the learner waits for more.
-        """
-        now = time.monotonic()
-        if not done and now - self._announced_at < ANNOUNCE_SECONDS:
-            return
-        from actor_learner.parameters import publication
-
-        self._announced_at = now
+    def _steps_allowed(self, beyond: bool = False) -> int:
+        """Environment steps by which actors are to wait; `beyond` the last one if they must."""
         allowed = self._supply.steps_allowed(self.environment_step, self.train_step)
-        if not beyond:
-            allowed = min(allowed, self._experiment.environment_steps)
-        self._publisher.announce(
-            publication.Announcement(
-                run_id=self._partner.run_id,
-                train_step=self.train_step,
-                version=-1,
-                environment_step=self.environment_step,
-                steps_allowed=allowed,
-                done=done,
-                time=time.time(),
-                counted=self._statistics.totals,
-            )
-        )
+        return allowed if beyond else min(allowed, self._experiment.environment_steps)
 
-    def _write_row(self) -> None:
+    def _tell(self) -> None:
+        """Tells the other jobs, the parameter store and the metrics how far training is."""
+        self._broadcast.publish()
+        self._broadcast.announce(self._steps_allowed())
+        self._stored.push_if_due()
         try:
             self._rows.write_if_due(self._trainer.loss)
         except errors.ReplayTimeoutError as error:
@@ -368,13 +309,13 @@ class LearnerJob(worker.Worker):
         run_dir = self.job.run_dir
         self._trainer.learner.save_checkpoint()
         self._completion.note(self.train_step, reason)
-        self._store_version()
+        self._stored.push()
         policy_export.export_policies(
             str(run_dir.policies), self._model.agent, self._model.train_step
         )
-        self._publisher.publish(self.train_step)
-        self._announce(done=True)
-        self._publisher.flush()
+        self._broadcast.publish(now=True)
+        self._broadcast.announce(self._steps_allowed(), done=True)
+        self._broadcast.flush()
         self._rows.write(self._trainer.loss)
         self._last_evaluation = last_evaluation.LastEvaluation(self.job, self._final_seconds)
         self._complete = True
@@ -382,26 +323,12 @@ class LearnerJob(worker.Worker):
 
     def _rest(self) -> worker.PollResult:
         """Waits, training being complete, for the final version's evaluation to write it down."""
-        self._publish()
-        self._announce(done=True)  # Also to those that had died, or lost their server.
+        self._broadcast.publish()
+        # Also to those that had died, or lost their server.
+        self._broadcast.announce(self._steps_allowed(), done=True)
         raters = self._evaluations.raters(self.train_step)
         done = not self._last_evaluation.is_expected(raters)
         return worker.PollResult(done=done, idle_seconds=_REST_SECONDS)
-
-    def _store_version(self) -> None:
-        from actor_learner.jobs import best_policy
-        from actor_learner.parameters import variables
-
-        if self._stored == self.train_step:
-            return
-        self._stored, self._stored_at = self.train_step, time.monotonic()
-        self._store.push(
-            best_policy.POLICY,
-            variables.values_of(self._model.agent.policy),
-            self.train_step,
-            metadata={"environment_steps": self.environment_step},
-        )
-        self._store.gc(best_policy.POLICY, keep=_STORED_VERSIONS)
 
     def _close_metrics(self) -> None:
         from actor_learner.reporting import curve, jsonl
