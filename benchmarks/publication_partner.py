@@ -53,10 +53,11 @@ def variables() -> list:
 def publish(publisher, seconds: float) -> float:
     """Publishes as a learner does by default, for some seconds; returns the seconds it took.
 
-    Announces as often as one that waits: one that trains does so after each slice, less often.
+    Announces as often as one that trains, after each slice; one that waits for experience has the
+    time to do so more often.
     """
     from actor_learner import experiment
-    from actor_learner.jobs import broadcast
+    from actor_learner.jobs import learner
     from actor_learner.parameters import publication
 
     interval = experiment.PUBLISH_SECONDS
@@ -76,7 +77,7 @@ def publish(publisher, seconds: float) -> float:
             )
         )
         spent += time.perf_counter() - now
-        time.sleep(broadcast.ANNOUNCE_SECONDS)
+        time.sleep(learner.SLICE_SECONDS)
 
 
 def main() -> None:

@@ -14,7 +14,9 @@ from actor_learner import errors
 from actor_learner.jobs import extra_jobs, main, warm_start, worker
 
 KIND = "learner"
-_SLICE_SECONDS = 0.25
+SLICE_SECONDS = 0.25
+"""How long the learner trains before it looks at its messages and tells the others."""
+
 _IDLE_SECONDS = 0.01
 _UNREACHABLE_SECONDS = 1.0
 _REST_SECONDS = 0.2
@@ -255,7 +257,7 @@ class LearnerJob(worker.Worker):
         self._train_thread.run(iterations, self._while_training)
         spent = max(1e-4, time.monotonic() - began)
         if iterations == self._iterations:
-            wanted = int(iterations * _SLICE_SECONDS / spent)
+            wanted = int(iterations * SLICE_SECONDS / spent)
             self._iterations = max(1, min(wanted, 2 * iterations, 1_000))
 
     def _while_training(self, seconds: float) -> None:
