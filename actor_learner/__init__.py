@@ -56,6 +56,7 @@ _NAMES = {
     "ReverbTrajectorySequenceObserver": "actor_learner.replay.observers",
     "RecordedReplay": "actor_learner.replay.offline",
     "PrioritizedReplay": "actor_learner.replay.prioritized_replay",
+    "RecordedSequences": "actor_learner.replay.recorded_sequences",
     "ExperienceRecorder": "actor_learner.replay.recording",
     "ReverbReplayBuffer": "actor_learner.replay.reverb_replay_buffer",
     "SampleStream": "actor_learner.replay.sample_stream",

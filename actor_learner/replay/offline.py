@@ -152,7 +152,8 @@ class RecordedReplay(PrefilledStream):
         if table.current_size:
             logging.info("Table '%s' is filled already.", self._table_name)
             return 0
-        self._check_fields(experience)
+        for directory in self._directories:
+            check_fields(directory, experience.data_spec)
         segments, layout = self._segments(experience), self._layout(experience)
         observer = block_observer.BlockObserver(
             client,
@@ -182,13 +183,7 @@ class RecordedReplay(PrefilledStream):
 
     @functools.cached_property
     def _shards(self) -> list[shards.Shard]:
-        found = [shard for directory in self._directories for shard in shards.find(directory)]
-        if not found:
-            raise errors.ConfigError(
-                f"{', '.join(map(str, self._directories))}: there is no whole shard of experience; "
-                "the run that was to record it has written none yet, or its files are damaged"
-            )
-        return found
+        return find_shards(self._directories)
 
     def _segments(self, experience: sample_stream.Experience) -> recorded_segments.RecordedSegments:
         return recorded_segments.RecordedSegments(
@@ -211,25 +206,51 @@ class RecordedReplay(PrefilledStream):
             experience.data_spec, lanes, n_step=experience.n_step, rows_per_item=size
         )
 
-    def _check_fields(self, experience: sample_stream.Experience) -> None:
-        """Refuses recordings that lack what the agent's experience consists of."""
-        for directory in self._directories:
-            recorded = {
-                field.path: (field.shape, field.dtype)
-                for field in rows.RowLayout(recording.read_data_spec(directory), 1).fields
-            }
-            differences = [
-                f"{field.path}: the agent needs {field.dtype}{list(field.shape)}, recorded is "
-                + ("nothing" if found is None else f"{found[1]}{list(found[0])}")
-                for field in rows.RowLayout(experience.data_spec, 1).fields
-                for found in [recorded.get(field.path)]
-                if found != (field.shape, field.dtype)
-            ]
-            if differences:
-                raise errors.SpecMismatchError(
-                    f"{directory} was recorded with another environment or agent:\n  "
-                    + "\n  ".join(differences)
-                )
+
+def find_shards(directories: Sequence[pathlib.Path]) -> list[shards.Shard]:
+    """All whole shards of some recordings.
+
+    Raises:
+      errors.ConfigError: If there is none.
+    """
+    found = [shard for directory in directories for shard in shards.find(directory)]
+    if not found:
+        raise errors.ConfigError(
+            f"{', '.join(map(str, directories))}: there is no whole shard of experience; "
+            "the run that was to record it has written none yet, or its files are damaged"
+        )
+    return found
+
+
+def check_fields(directory: pathlib.Path, data_spec: Any) -> None:
+    """Refuses a recording that lacks what an agent's experience consists of.
+
+    Raises:
+      errors.SpecMismatchError: Naming the fields that differ.
+    """
+    recorded = {
+        field.path: (field.shape, field.dtype)
+        for field in rows.RowLayout(recording.read_data_spec(directory), 1).fields
+    }
+    differences = {
+        field.path: f"the agent needs {field.dtype}{list(field.shape)}, recorded is "
+        + ("nothing" if found is None else f"{found[1]}{list(found[0])}")
+        for field in rows.RowLayout(data_spec, 1).fields
+        for found in [recorded.get(field.path)]
+        if found != (field.shape, field.dtype)
+    }
+    if not differences:
+        return
+    lines = [f"{path}: {difference}" for path, difference in differences.items()]
+    if all(path.split("/")[0] == "policy_info" for path in differences):
+        lines.append(
+            "policy_info is what a policy says of its own actions, such as the state of its memory:"
+            " record the collecting policy of an agent like the one that is to be trained "
+            "(Experiment.record = True)"
+        )
+    raise errors.SpecMismatchError(
+        f"{directory} was recorded with another environment or agent:\n  " + "\n  ".join(lines)
+    )
 
 
 class _Group:

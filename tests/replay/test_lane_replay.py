@@ -23,6 +23,7 @@ from actor_learner.replay import (
     window_replay,
 )
 from tests import counting_environment
+from tests.replay import test_block_observer
 
 FIRST, MID, LAST = 0, 1, 2
 
@@ -175,6 +176,62 @@ def test_every_stored_transition_is_equally_likely_and_boundaries_never_come(
     expected = draws / len(counts)
     chi_square = sum((count - expected) ** 2 / expected for count in counts.values())
     assert chi_square / (lanes * valid_rows) < bound
+
+
+def draws_by_step(stream, batches, batch_size=256):
+    """How often each (episode, step) was drawn."""
+    counts = collections.Counter()
+    for trajectory, _ in stream.batches(batch_size, batches):
+        counts.update(map(tuple, trajectory.observation[:, 0].astype(int).tolist()))
+    return counts
+
+
+def test_every_transition_is_equally_likely_with_the_sizes_that_are_chosen_by_default(make_stream):
+    lanes, rows, items = 4, 32, 20
+    stream = make_stream(lane_replay.LaneReplay(), lanes, episode_lengths=(3,))
+    assert stream.replay.layout(stream.experience).rows_per_item == rows
+    stream.collect((items * rows + 1) * lanes * 3 // 4)  # Boundary steps do not count.
+    assert stream.server.info().tables["experience"].size == items
+    counts = draws_by_step(stream, batches=400)
+    assert len(counts) == items * rows * 3 // 4
+    expected = 400 * 256 / len(counts)
+    chi_square = sum((count - expected) ** 2 / expected for count in counts.values())
+    # As above; the 99.99 % quantile for 19 degrees of freedom is 50.8.
+    assert chi_square / (lanes * rows * 3 / 4) < 50.8
+
+
+class Slow:
+    """An observer to which, every now and then, no step comes for a while."""
+
+    def __init__(self, observer, clock):
+        self._observer = observer
+        self._clock = clock
+        self._seen = 0
+
+    def __call__(self, trajectory):
+        self._seen += 1
+        self._clock.now += 2.0 if self._seen % 50 in (40, 43) else 0.0
+        self._observer(trajectory)
+
+    def __getattr__(self, name):
+        return getattr(self._observer, name)
+
+
+def test_transitions_of_items_that_were_not_full_are_as_likely_as_others(make_stream, monkeypatch):
+    lanes, rows = 4, 32
+    clock = test_block_observer.Clock(monkeypatch)
+    stream = make_stream(lane_replay.LaneReplay(), lanes, episode_lengths=(1000,))
+    stream.observer = Slow(stream.observer, clock)
+    stream.collect(lanes * 500)
+    stream.observer.reset()
+    items = stream.server.info().tables["experience"].size
+    assert items > 25  # Full ones would be 16.
+    counts = draws_by_step(stream, batches=400)
+    assert len(counts) == 499
+    expected = 400 * 256 / len(counts)
+    chi_square = sum((count - expected) ** 2 / expected for count in counts.values())
+    # No item holds more than 32 rows; the 99.99 % quantile for 40 degrees of freedom is 82.1.
+    assert items <= 41 and chi_square / (lanes * rows) < 82.1
 
 
 @pytest.mark.parametrize("kind", sorted(REPLAYS))
