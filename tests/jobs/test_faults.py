@@ -24,7 +24,7 @@ from actor_learner.reporting import jsonl
 from tests.launch import processes
 
 CHECKPOINT_INTERVAL = 500
-STEPS = 24_000
+STEPS = 48_000
 BINDINGS = (
     f"Experiment.environment_steps = {STEPS}",
     "Experiment.target_return = None",

@@ -158,7 +158,7 @@ def test_a_limit_on_samples_per_insert_is_refused_because_it_would_deadlock(tmp_
     def limited(**kwargs):
         return tables.uniform_table(**kwargs, rate_limiter=tables.sample_to_insert_ratio(1.0, 10))
 
-    with pytest.raises(errors.ConfigError, match="wait for itself"):
+    with pytest.raises(errors.ConfigError, match="and one process for itself"):
         train(tmp_path, replay=lane_replay.LaneReplay(1000, table=limited))
 
 
