@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, Callable
 
 import tensorflow as tf
 from tf_agents.agents import tf_agent
+
+_ASSIGNMENTS = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
 
 
 class ReplicaStep:
@@ -77,12 +81,30 @@ class ReplicaStep:
     # AutoGraph must not go into an agent: it is slow there, and agents do not need it.
     @tf.autograph.experimental.do_not_convert
     def _agent_train(self, *args: Any, **kwargs: Any) -> tf_agent.LossInfo:
-        # Nothing of a train step before its batch is there: agents raise the train step without
-        # looking at the batch, and a dataset, or a checkpoint, would meet the next one's number.
         batch = tf.nest.flatten((args, kwargs), expand_composites=True)
-        with tf.control_dependencies([leaf for leaf in batch if tf.is_tensor(leaf)][:1]):
+        with _after_batch([leaf for leaf in batch if tf.is_tensor(leaf)][:1]):
             return self._agent.train(*args, **kwargs)
 
     @tf.autograph.experimental.do_not_convert
     def _agent_loss(self, *args: Any, **kwargs: Any) -> tf_agent.LossInfo:
         return self._agent.loss(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def _after_batch(batch: list[tf.Tensor]) -> Iterator[None]:
+    """Has what is assigned in this context wait until the batch is there.
+
+    Agents raise the train step without looking at the batch, so that a graph may do so long before
+    it comes: a dataset that reads the step, or a checkpoint saved while the learner waits, would
+    meet the next one's number. Control dependencies for everything would do as well, but constants
+    that have one are no longer folded, and a small train step takes a third longer.
+    """
+    if not batch or not tf.inside_function():
+        yield
+        return
+    graph = batch[0].graph
+    before = set(graph.get_operations())
+    yield
+    for operation in graph.get_operations():
+        if operation.type in _ASSIGNMENTS and operation not in before:
+            operation._add_control_input(batch[0].op)
