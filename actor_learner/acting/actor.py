@@ -180,6 +180,7 @@ class Actor:
         num_steps = 0
         num_episodes = 0
         num_group_steps = 0
+        boundaries = int(np.count_nonzero(self._time_step.step_type == LAST))
         stream = self._choose_stream()
         try:
             while (
@@ -192,13 +193,11 @@ class Actor:
                 next_time_step = self._lanes.step(response.action)
                 # Before anybody may raise: the environment has gone on, and cannot go back.
                 self._time_step = next_time_step
-                boundaries = int(np.count_nonzero(time_step.step_type == LAST))
+                ended = int(np.count_nonzero(next_time_step.step_type == LAST))
                 num_steps += self._lanes.num_lanes - boundaries
                 num_group_steps += 1
-                if self._end_episode_on_boundary:
-                    num_episodes += boundaries
-                else:
-                    num_episodes += int(np.count_nonzero(next_time_step.step_type == LAST))
+                num_episodes += boundaries if self._end_episode_on_boundary else ended
+                boundaries = ended
                 self._observe(time_step, response, next_time_step)
         finally:
             if self._environment_step is not None:

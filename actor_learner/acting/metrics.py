@@ -54,14 +54,13 @@ class EpisodeStatistics:
             self._lane_lengths = np.zeros(len(step_type), np.int64)
         boundary = step_type == LAST
         starting = step_type == FIRST
-        if starting.any():
-            self._lane_returns[starting] = 0.0
-            self._lane_lengths[starting] = 0
+        np.putmask(self._lane_returns, starting, 0.0)
+        np.putmask(self._lane_lengths, starting, 0)
         # Boundary steps carry no reward and end up in lanes that FIRST is about to clear.
         self._lane_returns += reward
         self._lane_lengths += 1
         self.environment_steps += len(step_type) - int(np.count_nonzero(boundary))
-        ended = np.flatnonzero((np.atleast_1d(trajectory.next_step_type) == LAST) & ~boundary)
+        ended = np.flatnonzero((np.atleast_1d(trajectory.next_step_type) == LAST) > boundary)
         for lane in ended:
             self.episodes += 1
             self.returns.append(float(self._lane_returns[lane]))

@@ -84,7 +84,9 @@ class GymnasiumEnvironment(py_environment.PyEnvironment):
         if render_mode is not None:
             make_kwargs["render_mode"] = render_mode
         self._num_envs = num_envs
-        self._discount = discount
+        # What most steps have; copied for each.
+        self._going_on = np.full(num_envs, _MID, dtype=np.int32)
+        self._discounts = np.full(num_envs, discount, dtype=np.float32)
         self._closed = False
         self._pending_seed: int | None = None
         self._info: dict[str, Any] = {}
@@ -220,8 +222,7 @@ class GymnasiumEnvironment(py_environment.PyEnvironment):
             raise self._broken("step", error) from error
         reward = np.array(reward, dtype=np.float32)
         done = np.logical_or(terminated, truncated)
-        step_type = np.full(self._num_envs, _MID, dtype=np.int32)
-        discount = np.full(self._num_envs, self._discount, dtype=np.float32)
+        step_type, discount = self._going_on.copy(), self._discounts.copy()
         any_done = bool(done.any())
         if any_done:
             step_type[done] = _LAST

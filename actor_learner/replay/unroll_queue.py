@@ -27,7 +27,8 @@ class UnrollQueue(sample_stream.SampleStream):
 
     The learner's data lag behind the newest policy by at most `max_queued_batches + prefetch`
     train steps, plus what each actor has on its way: the unroll it is acting out, and
-    `max_in_flight_items` that wait for room. Actors wait when the queue is full.
+    `max_in_flight_items` that wait for room; as separate jobs, plus the train steps between two
+    publications of the policy. Actors wait when the queue is full.
 
     Args:
       unroll_length: T, steps per unroll.
