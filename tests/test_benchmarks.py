@@ -115,7 +115,7 @@ def test_memory_is_measured_by_turns():
     assert row.ours > 0 and row.ratio_to_peer < 1 and row.limit == 40.0
 
 
-def test_a_publisher_announces_as_often_as_a_learner_that_waits(monkeypatch):
+def test_a_publisher_announces_as_often_as_a_learner_that_trains(monkeypatch):
     clock = types.SimpleNamespace(now=0.0, perf_counter=lambda: clock.now, time=lambda: clock.now)
     clock.sleep = lambda seconds: setattr(clock, "now", clock.now + seconds)
     monkeypatch.setattr(publication_partner, "time", clock)
@@ -125,8 +125,8 @@ def test_a_publisher_announces_as_often_as_a_learner_that_waits(monkeypatch):
         announce=lambda announcement: announced.append(announcement.time),
     )
     publication_partner.publish(publisher, 0.99)
-    assert np.diff(announced) == pytest.approx(learner.ANNOUNCE_SECONDS)
-    assert len(announced) == 20
+    assert np.diff(announced) == pytest.approx(learner.SLICE_SECONDS)
+    assert len(announced) == 4
     assert len(published) == 2
 
 

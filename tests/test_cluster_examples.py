@@ -287,7 +287,8 @@ def test_the_script_for_one_terminal_starts_all_jobs_and_ends_them_in_order(tmp_
     fake(
         tmp_path,
         "python",
-        f'printf "%q " "${{@:3}}" >> {tmp_path}/commands; echo >> {tmp_path}/commands\n'
+        # Written at once: several do so at the same time.
+        f'line=$(printf "%q " "${{@:3}}"); echo "$line" >> {tmp_path}/commands\n'
         "case $3 in replay | actor)\n"
         f"  sleep 60 & trap 'kill $!; echo $3 >> {tmp_path}/ended; exit 143' TERM; wait;;\n"
         "esac",
