@@ -102,3 +102,10 @@ def test_dropping_needs_a_limit_and_experience_that_is_used_once(algorithms):
     for kind in (experience_lib.TRANSITIONS, experience_lib.SEQUENCES):
         with pytest.raises(errors.ConfigError, match="old by nature: use 'wait'"):
             dropping.plan(algorithms[kind], 4)
+
+
+def test_queues_publish_more_often_than_replay_unless_told_otherwise(algorithms):
+    kinds = (experience_lib.TRANSITIONS, experience_lib.UNROLLS)
+    assert [make().plan(algorithms[kind], 4).publish_seconds for kind in kinds] == [0.5, 0.05]
+    told = make(publish_seconds=2.0)
+    assert [told.plan(algorithms[kind], 4).publish_seconds for kind in kinds] == [2.0, 2.0]

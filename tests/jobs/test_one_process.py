@@ -11,7 +11,7 @@ from actor_learner import errors, experiment, parts, plan, run_directory
 from actor_learner.agents import dqn
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.jobs import contract, one_process, unfit_tables
-from actor_learner.learning import evaluation
+from actor_learner.learning import checkpoints, evaluation
 from actor_learner.replay import (
     lane_replay,
     mixed_replay,
@@ -253,6 +253,20 @@ def test_a_run_of_separate_jobs_is_left_to_them(tmp_path):
         replay.checkpoint()
     with pytest.raises(errors.ConfigError, match=f"actor-learner up --resume={run}"):
         one_process.OneProcess(make_experiment(), run, seed=1)
+
+
+@pytest.mark.parametrize("seconds, several", [(1e-6, True), (0.0, False)])
+def test_checkpoints_are_saved_by_time_too(tmp_path, monkeypatch, seconds, several):
+    saved = []
+    save = checkpoints.Checkpointer.save
+    monkeypatch.setattr(
+        checkpoints.Checkpointer,
+        "save",
+        lambda self, step, *more: saved.append(int(step.numpy())) or save(self, step, *more),
+    )
+    _, _, train_steps = train(tmp_path, checkpoint_seconds=seconds)
+    # By its interval in train steps none is due: without the time there is only the last one.
+    assert saved[-1] == train_steps and (len(set(saved)) > 1) == several
 
 
 def test_a_run_of_one_process_is_left_to_it(tmp_path):
