@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from typing import Any, Callable
 
 from absl import logging
@@ -38,7 +39,8 @@ class Evaluations:
         self._on_row = on_row
         self._seconds = seconds
         self._target_return = target_return
-        self._taken: set[tuple[int, int]] = set()
+        self._taken: set[str] = set()
+        self._raters: dict[int, set[int]] = collections.defaultdict(set)
         # An earlier learner may have left some.
         self._candidates_wait = True
         self.target_reached: str | None = None
@@ -46,10 +48,11 @@ class Evaluations:
     def take(self) -> None:
         """Takes in what has come since the last call; does not wait for more."""
         for result in self._receiver.receive():
-            key = (result["evaluator"], result["train_step"])
-            if key in self._taken:
+            # Not told apart by evaluator and version: one that is restarted rates anew.
+            if result["evaluation"] in self._taken:
                 continue  # A restored replay sends what it had once more.
-            self._taken.add(key)
+            self._taken.add(result["evaluation"])
+            self._raters[result["train_step"]].add(result["evaluator"])
             self._take(result)
         if self._candidates_wait:
             try:
@@ -60,7 +63,7 @@ class Evaluations:
 
     def raters(self, version: int) -> set[int]:
         """The evaluators whose result of this version has come, by index."""
-        return {evaluator for evaluator, train_step in self._taken if train_step == version}
+        return set(self._raters.get(version, ()))
 
     def _take(self, result: dict[str, Any]) -> None:
         self._on_row(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
+import uuid
 from typing import Any
 
 from actor_learner.jobs import main, worker
@@ -121,6 +122,7 @@ class EvaluatorJob(worker.Worker):
         if is_best:
             best_policy.send(self._partner.client, self._best_dir, self._model.agent.policy)
         message = {
+            "evaluation": uuid.uuid4().hex,
             "evaluator": self.job.index,
             "train_step": result.train_step,
             "environment_step": result.environment_step,

@@ -1,6 +1,7 @@
 """Evaluators' messages become rows, a reason to end, and the best policy that the learner keeps."""
 
 import json
+import uuid
 
 import numpy as np
 import pytest
@@ -34,6 +35,7 @@ class Mail(list):
 
 def result(train_step, mean, *, evaluator=0, sent=False):
     return {
+        "evaluation": uuid.uuid4().hex,
         "evaluator": evaluator,
         "train_step": train_step,
         "environment_step": 10 * train_step,
@@ -100,9 +102,10 @@ def make(keeper, mail, rows, **settings):
 def test_each_result_becomes_one_row_even_if_it_comes_twice(keeper):
     mail, rows = Mail(), []
     made = make(keeper, mail, rows)
-    mail += [result(5, 1.0), result(7, 2.0), result(5, 1.0, evaluator=1)]
+    again = result(7, 2.0)
+    mail += [result(5, 1.0), again, result(5, 1.0, evaluator=1)]
     made.take()
-    mail += [result(7, 2.0)]
+    mail += [again]
     made.take()
     assert [row["train_steps"] for row in rows] == [5, 7, 5]
     assert rows[1] == {
@@ -110,6 +113,17 @@ def test_each_result_becomes_one_row_even_if_it_comes_twice(keeper):
         "eval_return_std": 1.5, "eval_episodes": 4,
     }  # fmt: skip
     assert made.raters(5) == {0, 1} and made.raters(7) == {0} and made.raters(6) == set()
+
+
+def test_what_a_restarted_evaluator_rates_anew_is_taken_as_well(keeper, replay, tmp_path, store):
+    mail, rows = Mail(), []
+    made = make(keeper, mail, rows)
+    for life, mean in enumerate((29.0, 43.0)):
+        Evaluator(replay, tmp_path / f"life{life}", mail).rate(7, mean)
+        made.take()
+    assert [(row["train_steps"], row["eval_return"]) for row in rows] == [(7, 29.0), (7, 43.0)]
+    assert store.get("policy", "best").metadata["mean_return"] == 43.0
+    assert made.raters(7) == {0}
 
 
 def test_the_target_is_reached_by_a_mean_that_is_as_high(keeper):
