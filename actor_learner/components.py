@@ -1,6 +1,6 @@
 """Imports every room, so that all that gin files may name is registered. Imports TensorFlow."""
 
-from actor_learner import experiment, parts
+from actor_learner import experiment, parts, tensorflow_threads
 from actor_learner.acting import actor
 from actor_learner.agents import bc, c51, cql_sac, ddpg, dqn, impala, ppo, r2d2, sac, td3
 from actor_learner.environments import gymnasium, memory, suite_gymnasium
@@ -56,6 +56,7 @@ ROOMS = (
     suite_gymnasium,
     tables,
     td3,
+    tensorflow_threads,
     triggers,
     unroll_queue,
     warm_start,

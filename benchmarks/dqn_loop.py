@@ -93,7 +93,7 @@ def _our_loop(
 
 def _peer_loop(stream: settings.PeerStream, directory: str) -> Callable[[], int]:
     """One turn of TF-Agents' classes."""
-    agent = settings.cartpole_dqn().agent
+    agent = settings.peer_cartpole_dqn()
     env = suite_gym.load(ENV_ID)
     policy = py_tf_eager_policy.PyTFEagerPolicy(agent.collect_policy, use_tf_function=True)
 

@@ -1,15 +1,18 @@
 """Training from Reverb: train steps per second.
 
 Ours: `Learner.run(iterations=100)` on the lane-batched stream. Peer: TF-Agents' `Learner`, called
-the same way, on its own replay buffer. Limit: `agent.train` in a graph loop on one fixed batch,
-without any input.
+the same way, on its own replay buffer; its DQN is its own `DdqnAgent`, which trains just as ours
+does, while SAC is the same agent in both. Limit: `train` of our agent in a graph loop on one fixed
+batch, without any input.
 """
 
 from __future__ import annotations
 
 import tempfile
+from typing import Callable
 
 import tensorflow as tf
+from tf_agents.agents import tf_agent
 from tf_agents.train import learner as peer_learner
 
 from actor_learner.learning import learner
@@ -20,14 +23,28 @@ LANES = 64
 
 def rows(config: settings.Settings) -> list[harness.Row]:
     return [
-        _row(config, "DQN 64x64, batch 64", settings.cartpole_dqn, 64),
-        _row(config, "SAC 256x256, batch 256", settings.pendulum_sac, 256),
+        _row(config, "DQN 64x64, batch 64", _dqn, settings.peer_cartpole_dqn, 64),
+        _row(config, "SAC 256x256, batch 256", _sac, _sac, 256),
     ]
 
 
-def _row(config: settings.Settings, case: str, build, batch_size: int) -> harness.Row:
+def _dqn() -> tf_agent.TFAgent:
+    return settings.cartpole_dqn().agent
+
+
+def _sac() -> tf_agent.TFAgent:
+    return settings.pendulum_sac().agent
+
+
+def _row(
+    config: settings.Settings,
+    case: str,
+    build: Callable[[], tf_agent.TFAgent],
+    build_peer: Callable[[], tf_agent.TFAgent],
+    batch_size: int,
+) -> harness.Row:
     iterations = config.learn_iterations
-    built, theirs, bare = build().agent, build().agent, build().agent
+    built, theirs, bare = build(), build_peer(), build()
     ours_stream = settings.LaneStream(built.collect_data_spec, LANES)
     peer_stream = settings.PeerStream(built.collect_data_spec)
     with settings.closing(ours_stream, peer_stream), tempfile.TemporaryDirectory() as directory:

@@ -9,11 +9,14 @@ from collections.abc import Mapping
 import numpy as np
 import reverb
 import tensorflow as tf
+from tf_agents.agents.dqn import dqn_agent
+from tf_agents.networks import q_network
 from tf_agents.replay_buffers import reverb_replay_buffer as peer_buffer
 from tf_agents.replay_buffers import reverb_utils as peer_observers
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
+from tf_agents.utils import common
 
 from actor_learner.agents import algorithm, dqn, sac
 from actor_learner.replay import lane_replay, sample_stream, server
@@ -95,15 +98,39 @@ class Settings:
 
 def cartpole_dqn() -> algorithm.Algorithm:
     """DQN with a 64x64 network for CartPole's specs."""
-    world = algorithm.World(
+    built = dqn.dqn(_cartpole_world(), fc_layer_params=(64, 64))
+    built.agent.initialize()
+    return built
+
+
+def peer_cartpole_dqn() -> dqn_agent.DdqnAgent:
+    """TF-Agents' own agent for the same training, as its users build it."""
+    world = _cartpole_world()
+    agent = dqn_agent.DdqnAgent(
+        world.time_step_spec,
+        world.action_spec,
+        q_network=q_network.QNetwork(
+            world.observation_spec, world.action_spec, fc_layer_params=(64, 64)
+        ),
+        optimizer=tf.keras.optimizers.Adam(1e-3),
+        epsilon_greedy=0.05,
+        target_update_period=200,
+        td_errors_loss_fn=common.element_wise_huber_loss,
+        gamma=0.99,
+        gradient_clipping=10.0,
+        train_step_counter=world.train_step,
+    )
+    agent.initialize()
+    return agent
+
+
+def _cartpole_world() -> algorithm.World:
+    return algorithm.World(
         ts.time_step_spec(tensor_spec.BoundedTensorSpec([4], tf.float32, -5, 5)),
         tensor_spec.BoundedTensorSpec([], tf.int64, 0, 1),
         tf.Variable(0, dtype=tf.int64),
         tf.Variable(0, dtype=tf.int64),
     )
-    built = dqn.dqn(world, fc_layer_params=(64, 64))
-    built.agent.initialize()
-    return built
 
 
 def pendulum_sac() -> algorithm.Algorithm:

@@ -10,7 +10,7 @@ from tf_agents.agents.behavioral_cloning import behavioral_cloning_agent
 from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner import configurable
-from actor_learner.agents import algorithm, networks
+from actor_learner.agents import algorithm, networks, optimizers
 
 
 class CloningAgent(behavioral_cloning_agent.BehavioralCloningAgent):
@@ -60,7 +60,7 @@ def bc(
       world: Specs and step counters.
       fc_layer_params: Dense layers of the policy, after convolutions for images.
       learning_rate: Adam's learning rate.
-      gradient_clipping: Largest norm of the gradient; None clips nothing.
+      gradient_clipping: Largest norm of one variable's gradient; None clips nothing.
       epsilon: Share of random actions when collecting; only discrete ones.
     """
     discrete = all(leaf.dtype.is_integer for leaf in tf.nest.flatten(world.action_spec))
@@ -76,8 +76,7 @@ def bc(
         world.time_step_spec,
         world.action_spec,
         cloning_network=network,
-        optimizer=tf.keras.optimizers.Adam(learning_rate),
-        gradient_clipping=gradient_clipping,
+        optimizer=optimizers.Adam(learning_rate, clip_norm=gradient_clipping),
         train_step_counter=world.train_step,
         **options,
     )

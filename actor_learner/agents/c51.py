@@ -12,7 +12,7 @@ from tf_agents.trajectories import trajectory as trajectory_lib
 from tf_agents.utils import common
 
 from actor_learner import configurable, errors
-from actor_learner.agents import algorithm, networks, schedules, td_errors
+from actor_learner.agents import algorithm, networks, optimizers, schedules, td_errors
 
 
 class WeightedC51(categorical_dqn_agent.CategoricalDqnAgent):
@@ -104,7 +104,7 @@ def c51(
       epsilon_decay_steps: Environment steps over which the share falls.
       target_update_tau: Share of the online network in each target update; 1 copies.
       target_update_period: Train steps between target updates.
-      gradient_clipping: Largest norm of the gradient; None clips nothing.
+      gradient_clipping: Largest norm of one variable's gradient; None clips nothing.
       reward_scale: Factor on all rewards.
     """
     networks.single_discrete_action(world.action_spec)
@@ -121,7 +121,7 @@ def c51(
         categorical_q_network=networks.categorical_q_net(
             world.observation_spec, world.action_spec, fc_layer_params, num_atoms
         ),
-        optimizer=tf.keras.optimizers.Adam(learning_rate),
+        optimizer=optimizers.Adam(learning_rate, clip_norm=gradient_clipping),
         min_q_value=min_q_value,
         max_q_value=max_q_value,
         epsilon_greedy=epsilon,
@@ -129,7 +129,6 @@ def c51(
         target_update_period=target_update_period,
         gamma=gamma,
         reward_scale_factor=reward_scale,
-        gradient_clipping=gradient_clipping,
         train_step_counter=world.train_step,
     )
     schedules.track(agent.collect_policy, world.environment_step)

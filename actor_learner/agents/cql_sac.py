@@ -12,7 +12,7 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.utils import common
 
 from actor_learner import configurable, errors
-from actor_learner.agents import algorithm, networks, td_errors
+from actor_learner.agents import algorithm, networks, optimizers, td_errors
 
 # Cloned actions are kept this share of their range away from the bounds, where a squashed
 # distribution has no density.
@@ -150,7 +150,7 @@ def cql_sac(
       n_step: Steps of the return.
       target_update_tau: Share of the critics in each target update.
       target_update_period: Train steps between target updates.
-      gradient_clipping: Largest norm of the gradients; None clips nothing.
+      gradient_clipping: Largest norm of one variable's gradient; None clips nothing.
       reward_scale: Factor on all rewards.
     """
     leaf = networks.single_action(world.action_spec)
@@ -170,9 +170,9 @@ def cql_sac(
         actor_network=networks.tanh_normal_actor_net(
             world.observation_spec, world.action_spec, actor_fc_layer_params
         ),
-        actor_optimizer=tf.keras.optimizers.Adam(actor_learning_rate),
-        critic_optimizer=tf.keras.optimizers.Adam(critic_learning_rate),
-        alpha_optimizer=tf.keras.optimizers.Adam(alpha_learning_rate),
+        actor_optimizer=optimizers.Adam(actor_learning_rate, clip_norm=gradient_clipping),
+        critic_optimizer=optimizers.Adam(critic_learning_rate, clip_norm=gradient_clipping),
+        alpha_optimizer=optimizers.Adam(alpha_learning_rate, clip_norm=gradient_clipping),
         cql_alpha=cql_alpha,
         num_cql_samples=cql_samples,
         include_critic_entropy_term=True,
@@ -186,7 +186,6 @@ def cql_sac(
         reward_scale_factor=reward_scale,
         initial_log_alpha=math.log(initial_alpha),
         target_entropy=target_entropy,
-        gradient_clipping=gradient_clipping,
         train_step_counter=world.train_step,
     )
     return algorithm.Algorithm(

@@ -9,7 +9,7 @@ from tf_agents.agents.ddpg import ddpg_agent
 from tf_agents.trajectories import time_step as ts
 
 from actor_learner import configurable
-from actor_learner.agents import algorithm, exploration, networks, td_errors
+from actor_learner.agents import algorithm, exploration, networks, optimizers, td_errors
 
 
 class DdpgWithLaneNoise(td_errors.WithTdErrors, ddpg_agent.DdpgAgent):
@@ -69,7 +69,7 @@ def ddpg(
       n_step: Steps of the return.
       target_update_tau: Share of the networks in each target update.
       target_update_period: Train steps between target updates.
-      gradient_clipping: Largest norm of the gradients; None clips nothing.
+      gradient_clipping: Largest norm of one variable's gradient; None clips nothing.
       reward_scale: Factor on all rewards.
     """
     networks.single_action(world.action_spec)
@@ -82,8 +82,8 @@ def ddpg(
         critic_network=networks.Critic(
             (world.observation_spec, world.action_spec), critic_fc_layer_params
         ),
-        actor_optimizer=tf.keras.optimizers.Adam(actor_learning_rate),
-        critic_optimizer=tf.keras.optimizers.Adam(critic_learning_rate),
+        actor_optimizer=optimizers.Adam(actor_learning_rate, clip_norm=gradient_clipping),
+        critic_optimizer=optimizers.Adam(critic_learning_rate, clip_norm=gradient_clipping),
         noise_stddev=noise_stddev,
         noise_damping=noise_damping,
         target_update_tau=target_update_tau,
@@ -91,7 +91,6 @@ def ddpg(
         td_errors_loss_fn=tf.math.squared_difference,
         gamma=gamma,
         reward_scale_factor=reward_scale,
-        gradient_clipping=gradient_clipping,
         train_step_counter=world.train_step,
     )
     return algorithm.Algorithm(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import tensorflow as tf
-from tf_agents.agents.dqn import dqn_agent
 from tf_agents.utils import common
 
 from actor_learner import configurable
-from actor_learner.agents import algorithm, networks, schedules, td_errors
+from actor_learner.agents import algorithm, dqn_agent, networks, optimizers, schedules, td_errors
 
 
 @configurable.register
@@ -42,7 +40,7 @@ def dqn(
       epsilon_decay_steps: Environment steps over which the share falls.
       target_update_tau: Share of the online network in each target update; 1 copies.
       target_update_period: Train steps between target updates.
-      gradient_clipping: Largest norm of the gradient; None clips nothing.
+      gradient_clipping: Largest norm of one variable's gradient; None clips nothing.
       huber_loss: Huber loss of the TD error, which outliers move less; else squared.
       reward_scale: Factor on all rewards.
     """
@@ -55,7 +53,7 @@ def dqn(
         world.time_step_spec,
         world.action_spec,
         q_network=networks.q_net(world.observation_spec, world.action_spec, fc_layer_params),
-        optimizer=tf.keras.optimizers.Adam(learning_rate),
+        optimizer=optimizers.Adam(learning_rate, clip_norm=gradient_clipping),
         epsilon_greedy=epsilon,
         target_update_tau=target_update_tau,
         target_update_period=target_update_period,
@@ -64,7 +62,6 @@ def dqn(
         ),
         gamma=gamma,
         reward_scale_factor=reward_scale,
-        gradient_clipping=gradient_clipping,
         train_step_counter=world.train_step,
     )
     schedules.track(agent.collect_policy, world.environment_step)

@@ -7,7 +7,13 @@ from typing import Any
 import tensorflow as tf
 
 from actor_learner import configurable, errors, experience
-from actor_learner.agents import actor_critic_network, algorithm, impala_agent, schedules
+from actor_learner.agents import (
+    actor_critic_network,
+    algorithm,
+    impala_agent,
+    optimizers,
+    schedules,
+)
 
 
 @configurable.register
@@ -103,10 +109,8 @@ def impala(
 
 
 def _optimizer(name: str, learning_rate: Any, epsilon: float) -> Any:
-    # Keras' older optimizers update a variable by one fused operation; the newer ones by a dozen.
-    optimizers = tf.keras.optimizers.legacy
     if name == "adam":
         return optimizers.Adam(learning_rate, epsilon=epsilon)
     if name == "rmsprop":
-        return optimizers.RMSprop(learning_rate, rho=0.99, epsilon=epsilon)
+        return tf.keras.optimizers.legacy.RMSprop(learning_rate, rho=0.99, epsilon=epsilon)
     raise errors.ConfigError(f"impala.optimizer must be 'adam' or 'rmsprop', got {name!r}")

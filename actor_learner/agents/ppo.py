@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tensorflow as tf
-
 from actor_learner import configurable, errors, experience
 from actor_learner.agents import (
     actor_critic_network,
     algorithm,
     normalization,
+    optimizers,
     ppo_agent,
     ppo_loss,
     schedules,
@@ -117,9 +116,7 @@ def ppo(
         world.time_step_spec,
         world.action_spec,
         network=network,
-        # Keras' newer Adam takes a dozen operations per weight where this takes one; minibatches
-        # are so small that a train step took half as long again.
-        optimizer=tf.keras.optimizers.legacy.Adam(rate, epsilon=1e-5),
+        optimizer=optimizers.Adam(rate, epsilon=1e-5),
         loss=ppo_loss.PPOLoss(
             clip_ratio=clip_ratio,
             value_clip=value_clip,

@@ -8,6 +8,7 @@ from actor_learner import configurable, experience
 from actor_learner.agents import (
     algorithm,
     networks,
+    optimizers,
     r2d2_agent,
     r2d2_policy,
     recurrent_q_network,
@@ -83,7 +84,7 @@ def r2d2(
         world.action_spec,
         q_network=q_network,
         target_network=target_network,
-        optimizer=tf.keras.optimizers.Adam(learning_rate, epsilon=adam_epsilon),
+        optimizer=optimizers.Adam(learning_rate, epsilon=adam_epsilon),
         td=td,
         epsilons=epsilons,
         target_update_period=target_update_period,

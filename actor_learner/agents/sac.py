@@ -8,7 +8,7 @@ import tensorflow as tf
 from tf_agents.agents.sac import sac_agent
 
 from actor_learner import configurable, errors
-from actor_learner.agents import algorithm, networks, td_errors
+from actor_learner.agents import algorithm, networks, optimizers, td_errors
 
 
 class SacWithTdErrors(td_errors.WithTdErrors, sac_agent.SacAgent):
@@ -49,7 +49,7 @@ def sac(
       n_step: Steps of the return.
       target_update_tau: Share of the critics in each target update.
       target_update_period: Train steps between target updates.
-      gradient_clipping: Largest norm of the gradients; None clips nothing.
+      gradient_clipping: Largest norm of one variable's gradient; None clips nothing.
       reward_scale: Factor on all rewards.
     """
     leaf = networks.single_action(world.action_spec)
@@ -66,9 +66,9 @@ def sac(
         actor_network=networks.tanh_normal_actor_net(
             world.observation_spec, world.action_spec, actor_fc_layer_params
         ),
-        actor_optimizer=tf.keras.optimizers.Adam(actor_learning_rate),
-        critic_optimizer=tf.keras.optimizers.Adam(critic_learning_rate),
-        alpha_optimizer=tf.keras.optimizers.Adam(alpha_learning_rate),
+        actor_optimizer=optimizers.Adam(actor_learning_rate, clip_norm=gradient_clipping),
+        critic_optimizer=optimizers.Adam(critic_learning_rate, clip_norm=gradient_clipping),
+        alpha_optimizer=optimizers.Adam(alpha_learning_rate, clip_norm=gradient_clipping),
         target_update_tau=target_update_tau,
         target_update_period=target_update_period,
         td_errors_loss_fn=tf.math.squared_difference,
@@ -76,7 +76,6 @@ def sac(
         reward_scale_factor=reward_scale,
         initial_log_alpha=math.log(initial_alpha),
         target_entropy=target_entropy,
-        gradient_clipping=gradient_clipping,
         train_step_counter=world.train_step,
     )
     return algorithm.Algorithm(

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tf_agents.agents.td3 import td3_agent
 
 from actor_learner import configurable
-from actor_learner.agents import algorithm, exploration, networks, td_errors
+from actor_learner.agents import algorithm, exploration, networks, optimizers, td_errors
 
 
 class Td3WithLaneNoise(td_errors.WithTdErrors, td3_agent.Td3Agent):
@@ -58,7 +58,7 @@ def td3(
       n_step: Steps of the return.
       target_update_tau: Share of the networks in each target update.
       target_update_period: Train steps between target updates.
-      gradient_clipping: Largest norm of the gradients; None clips nothing.
+      gradient_clipping: Largest norm of one variable's gradient; None clips nothing.
       reward_scale: Factor on all rewards.
     """
     networks.single_action(world.action_spec)
@@ -71,8 +71,8 @@ def td3(
         critic_network=networks.Critic(
             (world.observation_spec, world.action_spec), critic_fc_layer_params
         ),
-        actor_optimizer=tf.keras.optimizers.Adam(actor_learning_rate),
-        critic_optimizer=tf.keras.optimizers.Adam(critic_learning_rate),
+        actor_optimizer=optimizers.Adam(actor_learning_rate, clip_norm=gradient_clipping),
+        critic_optimizer=optimizers.Adam(critic_learning_rate, clip_norm=gradient_clipping),
         collect_noise=exploration_noise,
         target_policy_noise=target_policy_noise,
         target_policy_noise_clip=target_policy_noise_clip,
@@ -82,7 +82,6 @@ def td3(
         td_errors_loss_fn=tf.math.squared_difference,
         gamma=gamma,
         reward_scale_factor=reward_scale,
-        gradient_clipping=gradient_clipping,
         train_step_counter=world.train_step,
     )
     return algorithm.Algorithm(

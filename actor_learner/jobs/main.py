@@ -100,6 +100,9 @@ def _run(
     def make() -> worker_lib.Worker:
         if source is not None:
             config.load(source)
+            from actor_learner import tensorflow_threads
+
+            tensorflow_threads.tensorflow_threads()
         return make_worker(arguments)
 
     with job.names, _output(job) as terminal:

@@ -173,11 +173,11 @@ def test_ornstein_uhlenbeck_noise_drifts_and_starts_anew_with_the_episode():
         step = ts.TimeStep(types, np.zeros(2, np.float32), np.ones(2, np.float32), observation)
         return stream.act(step).previous_state
 
-    for _ in range(400):
-        act(first=False)
+    # The farthest it was: where it is at the end may be near the start by chance.
+    farthest = max(np.abs(act(first=False)[1]).max() for _ in range(400))
+    assert farthest > 0.05
     state = act(first=True)
-    assert not np.any(state[0])  # The lane that starts has forgotten its noise,
-    assert np.any(np.abs(state[1]) > 0.05)  # the other has wandered far.
+    assert not np.any(state[0]) and np.any(state[1])  # Only the lane that starts has forgotten.
 
 
 def test_unbounded_actions_are_refused():

@@ -1,0 +1,49 @@
+"""TF-Agents' DQN with a train step of fewer operations; the losses and weights are the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from tf_agents.agents import data_converter
+from tf_agents.agents.dqn import dqn_agent
+from tf_agents.networks import network
+from tf_agents.trajectories import time_step as ts
+
+
+class DqnAgent(dqn_agent.DqnAgent):
+    """DQN on single transitions.
+
+    Most of a small network's train step is spent on starting operations. TF-Agents' agent computes
+    returns over n steps by a loop in the graph even for n = 1, and finds the best action by a
+    policy with its distribution; both are left out here. Returns over several steps come ready out
+    of our streams.
+
+    Args:
+      *args: Of TF-Agents' agent.
+      **kwargs: Of TF-Agents' agent, but `n_step_update` and
+        `observation_and_action_constraint_splitter`; `q_network` must not be recurrent.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._as_transition = data_converter.AsTransition(self.data_context, squeeze_time_dim=True)
+
+    def _compute_next_q_values(self, next_time_steps: ts.TimeStep, info: Any) -> tf.Tensor:
+        del info
+        return tf.reduce_max(_q_values(self._target_q_network, next_time_steps), axis=-1)
+
+
+class DdqnAgent(DqnAgent):
+    """Double DQN: the online network chooses the action that the target network rates."""
+
+    def _compute_next_q_values(self, next_time_steps: ts.TimeStep, info: Any) -> tf.Tensor:
+        del info
+        best = tf.argmax(_q_values(self._q_network, next_time_steps), axis=-1)
+        return tf.gather(_q_values(self._target_q_network, next_time_steps), best, batch_dims=1)
+
+
+def _q_values(q_network: network.Network, time_steps: ts.TimeStep) -> tf.Tensor:
+    """The values `[batch, actions]`."""
+    values, _ = q_network(time_steps.observation, step_type=time_steps.step_type)
+    return values
