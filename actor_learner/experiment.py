@@ -208,6 +208,19 @@ class Experiment:
                 "Experiment.record, overlap and deterministic are for runs that collect; this one "
                 "learns from recorded experience alone"
             )
+        collecting = {
+            "initial_random_steps": initial_random_steps,
+            "learn_from": learn_from,
+            "updates_per_step": updates_per_step,
+            "collect_steps": collect_steps,
+        }
+        without_effect = [name for name, value in collecting.items() if value is not None]
+        if self.is_offline and without_effect:
+            raise errors.ConfigError(
+                f"Experiment.{', '.join(without_effect)}: for runs that collect, but this one "
+                "learns from recorded experience alone: leave the binding out. How long it trains "
+                "is Experiment.train_steps"
+            )
         self.environment = environment
         self.agent = agent
         self.train_steps = train_steps
@@ -331,12 +344,13 @@ class Experiment:
             )
         else:
             updates_per_step = 1.0 / (group_steps * num_lanes)
+        learn_from = random_steps if self._learn_from is None else self._learn_from
         return plan_lib.Plan(
             stream=stream,
             experience=experience,
             batch_size=self._batch_size,
             initial_random_steps=random_steps,
-            learn_from=random_steps if self._learn_from is None else self._learn_from,
+            learn_from=max(learn_from, stream.first_steps(experience)),
             updates_per_step=updates_per_step,
             group_steps=group_steps,
             collect_steps=self._collect_steps or max(64, num_lanes),

@@ -154,9 +154,10 @@ def test_the_server_needs_at_most_a_third_more_than_the_raw_steps():
 
 @pytest.mark.parametrize("case, share", [(memory.IMAGE, 1.3), (memory.FRAMES, 0.5)])
 def test_images_are_stored_once_and_of_stacked_frames_only_the_newest(case, share):
-    config = settings.Settings(memory_bytes=16 << 20, repetitions=1)
+    config = settings.Settings(memory_bytes=32 << 20, repetitions=1)
     raw = 84 * 84 * 4
-    stored = memory.our_bytes(config, case, 2)
+    # The less of two: what the server holds while it answers comes on top by chance.
+    stored = min(memory.our_bytes(config, case, 8) for _ in range(2))
     # Random pixels do not compress: less than a frame per step would mean that some are missing.
     assert 0.9 * raw / (4 if case == memory.FRAMES else 1) < stored < share * raw
 

@@ -7,7 +7,14 @@ from actor_learner import errors, experiment
 from actor_learner import experience as experience_lib
 from actor_learner.agents import dqn, ppo, r2d2
 from actor_learner.environments import gymnasium as gymnasium_environment
-from actor_learner.replay import lane_replay, seeded_replay, sequence_replay, unroll_queue
+from actor_learner.replay import (
+    lane_replay,
+    offline,
+    recording,
+    seeded_replay,
+    sequence_replay,
+    unroll_queue,
+)
 
 
 def cartpole(seed, num_envs=4):
@@ -82,6 +89,22 @@ def test_settings_that_do_not_fit_the_algorithm_are_refused(algorithms):
         make(environment_steps=50, learn_from=50)
 
 
+@pytest.mark.parametrize(
+    "settings, match",
+    [
+        ({}, "train_steps is not set"),
+        ({"train_steps": 5, "overlap": True}, "for runs that collect"),
+        ({"train_steps": 5, "updates_per_step": 2.0}, "Experiment.updates_per_step: for runs that"),
+        ({"train_steps": 5, "learn_from": 9, "collect_steps": 9}, "learn_from, collect_steps: for"),
+    ],
+)
+def test_what_has_no_effect_on_recorded_experience_is_refused(settings, match, tmp_path):
+    (tmp_path / recording.DESCRIPTION).write_text("{}")  # Not read before it is needed.
+    recorded = offline.RecordedReplay(str(tmp_path))
+    with pytest.raises(errors.ConfigError, match=match):
+        make(replay=recorded, **settings)
+
+
 def test_a_deterministic_experiment_draws_its_own_samples(algorithms):
     plan = make(deterministic=True).plan(algorithms[experience_lib.TRANSITIONS], 4)
     assert isinstance(plan.stream, seeded_replay.SeededReplay)
@@ -90,6 +113,14 @@ def test_a_deterministic_experiment_draws_its_own_samples(algorithms):
         make(deterministic=True).plan(algorithms[experience_lib.SEQUENCES], 4)
     with pytest.raises(errors.ConfigError, match="no effect on SeededReplay"):
         make(deterministic=True, save_replay=True).plan(algorithms[experience_lib.TRANSITIONS], 4)
+
+
+def test_learning_waits_for_the_first_window_of_what_the_learner_draws_itself(algorithms):
+    algorithm = algorithms[experience_lib.TRANSITIONS]  # n-step 3: windows of 4 rows.
+    at_once = {"initial_random_steps": 0, "deterministic": True}
+    assert make(**at_once).plan(algorithm, 8).learn_from == 32
+    assert make(learn_from=100, **at_once).plan(algorithm, 8).learn_from == 100
+    assert make(initial_random_steps=0).plan(algorithm, 8).learn_from == 0  # Its table knows.
 
 
 def test_dropping_needs_a_limit_and_experience_that_is_used_once(algorithms):

@@ -153,11 +153,10 @@ def _built(
     """Imports TensorFlow, loads the configuration, builds every part, checks what was used."""
     _say(output, "starting TensorFlow and Reverb ...")
     with output.quiet_imports():
-        from actor_learner import experiment, tensorflow_threads
+        from actor_learner import experiment
         from actor_learner.jobs import extra_jobs, one_process
     with output.quiet_imports():
         config.load(source)
-        tensorflow_threads.tensorflow_threads()
         own = extra_jobs.Jobs().extra
         if own:
             _say(output, f"note: {', '.join(own)} (Jobs.extra) runs with `actor-learner up` only")

@@ -39,7 +39,7 @@ class Evaluations:
         self._on_row = on_row
         self._seconds = seconds
         self._target_return = target_return
-        self._taken: set[str] = set()
+        self._taken: set[tuple[int, str, int]] = set()
         self._raters: dict[int, set[int]] = collections.defaultdict(set)
         # An earlier learner may have left some.
         self._candidates_wait = True
@@ -48,10 +48,11 @@ class Evaluations:
     def take(self) -> None:
         """Takes in what has come since the last call; does not wait for more."""
         for result in self._receiver.receive():
-            # Not told apart by evaluator and version: one that is restarted rates anew.
-            if result["evaluation"] in self._taken:
+            # An evaluator that is restarted may rate a version anew.
+            key = (result["evaluator"], result["incarnation"], result["train_step"])
+            if key in self._taken:
                 continue  # A restored replay sends what it had once more.
-            self._taken.add(result["evaluation"])
+            self._taken.add(key)
             self._raters[result["train_step"]].add(result["evaluator"])
             self._take(result)
         if self._candidates_wait:

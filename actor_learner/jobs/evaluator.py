@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-import uuid
 from typing import Any
 
 from actor_learner.jobs import main, worker
@@ -122,8 +121,8 @@ class EvaluatorJob(worker.Worker):
         if is_best:
             best_policy.send(self._partner.client, self._best_dir, self._model.agent.policy)
         message = {
-            "evaluation": uuid.uuid4().hex,
             "evaluator": self.job.index,
+            "incarnation": self.job.incarnation,
             "train_step": result.train_step,
             "environment_step": result.environment_step,
             "mean": result.mean,

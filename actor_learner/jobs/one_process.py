@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from actor_learner import errors, parts, run_directory
+from actor_learner import errors, parts, run_directory, tensorflow_threads
 from actor_learner import experiment as experiment_lib
 from actor_learner.acting import metrics
 from actor_learner.environments import lanes as lanes_lib
@@ -63,6 +63,7 @@ class OneProcess:
         on_row: Callable[[Row], None] = lambda row: None,
         stop: threading.Event | None = None,
     ) -> None:
+        tensorflow_threads.tensorflow_threads()
         self._experiment = experiment
         self._run = run
         self._on_row = on_row

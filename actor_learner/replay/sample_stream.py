@@ -84,6 +84,11 @@ class SampleStream(abc.ABC):
     def num_transitions(self, experience: Experience, num_items: int) -> int:
         """How many transitions `num_items` items of the stream's table hold."""
 
+    def first_steps(self, experience: Experience) -> int:
+        """Environment steps before which nothing can be learned, though the table has items."""
+        del experience
+        return 0
+
     def group_steps_per_update(self, experience: Experience, batch_size: int) -> int | None:
         """Batched environment steps that one train step uses up; None if steps are used again.
 

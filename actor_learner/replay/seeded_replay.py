@@ -140,6 +140,10 @@ class SeededReplay(sample_stream.SampleStream):
         kept = len(self._ring) if self._ring is not None else 0
         return min(kept + num_items, self._num_rows(experience)) * experience.num_lanes
 
+    def first_steps(self, experience: sample_stream.Experience) -> int:
+        # Rows are handed on one by one: only the learner knows when they make a window.
+        return (experience.n_step + 1) * experience.num_lanes
+
     def _num_rows(self, experience: sample_stream.Experience) -> int:
         return max(experience.n_step + 1, self._capacity // experience.num_lanes)
 

@@ -12,7 +12,9 @@ from tests.jobs import test_one_process
 BINDINGS = {
     "dqn_cartpole": (
         "Experiment.environment_steps = 1_500",
-        "Experiment.initial_random_steps = 300",
+        # Turns that are shorter than a window: learning must wait for the first one.
+        "Experiment.initial_random_steps = 0",
+        "Experiment.collect_steps = 64",
         "dqn.fc_layer_params = (16,)",
     ),
     # Unrolls come through the queue, whose order is that of writing.

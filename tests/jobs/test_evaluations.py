@@ -1,7 +1,6 @@
 """Evaluators' messages become rows, a reason to end, and the best policy that the learner keeps."""
 
 import json
-import uuid
 
 import numpy as np
 import pytest
@@ -33,10 +32,10 @@ class Mail(list):
         return taken
 
 
-def result(train_step, mean, *, evaluator=0, sent=False):
+def result(train_step, mean, *, evaluator=0, incarnation="first", sent=False):
     return {
-        "evaluation": uuid.uuid4().hex,
         "evaluator": evaluator,
+        "incarnation": incarnation,
         "train_step": train_step,
         "environment_step": 10 * train_step,
         "mean": mean,
@@ -73,11 +72,12 @@ def keeper(replay, best, store):
 class Evaluator:
     """Sends what it is told to be the best it has rated, and the message that follows."""
 
-    def __init__(self, replay, directory, mail, index=0):
+    def __init__(self, replay, directory, mail, index=0, incarnation="first"):
         self._client = replay.client()
         self._directory = directory
         self._mail = mail
         self._index = index
+        self._incarnation = incarnation
 
     def rate(self, train_step, mean, *, size=1):
         score = {
@@ -89,7 +89,11 @@ class Evaluator:
         (self._directory / "policy" / "variables" / "variables.index").write_text("index")
         (self._directory / "score.json").write_text(json.dumps(score))
         best_policy.send(self._client, self._directory, Policy(train_step))
-        self._mail.append(result(train_step, mean, evaluator=self._index, sent=True))
+        self._mail.append(
+            result(
+                train_step, mean, evaluator=self._index, incarnation=self._incarnation, sent=True
+            )
+        )
 
 
 def make(keeper, mail, rows, **settings):
@@ -102,10 +106,9 @@ def make(keeper, mail, rows, **settings):
 def test_each_result_becomes_one_row_even_if_it_comes_twice(keeper):
     mail, rows = Mail(), []
     made = make(keeper, mail, rows)
-    again = result(7, 2.0)
-    mail += [result(5, 1.0), again, result(5, 1.0, evaluator=1)]
+    mail += [result(5, 1.0), result(7, 2.0), result(5, 1.0, evaluator=1)]
     made.take()
-    mail += [again]
+    mail += [result(7, 2.0)]
     made.take()
     assert [row["train_steps"] for row in rows] == [5, 7, 5]
     assert rows[1] == {
@@ -118,8 +121,8 @@ def test_each_result_becomes_one_row_even_if_it_comes_twice(keeper):
 def test_what_a_restarted_evaluator_rates_anew_is_taken_as_well(keeper, replay, tmp_path, store):
     mail, rows = Mail(), []
     made = make(keeper, mail, rows)
-    for life, mean in enumerate((29.0, 43.0)):
-        Evaluator(replay, tmp_path / f"life{life}", mail).rate(7, mean)
+    for life, mean in (("first", 29.0), ("second", 43.0)):
+        Evaluator(replay, tmp_path / life, mail, incarnation=life).rate(7, mean)
         made.take()
     assert [(row["train_steps"], row["eval_return"]) for row in rows] == [(7, 29.0), (7, 43.0)]
     assert store.get("policy", "best").metadata["mean_return"] == 43.0

@@ -78,12 +78,13 @@ def test_an_exception_sets_the_exit_code_and_is_told_once(tmp_path):
         ([], "which run"),
         (["--run=word"], "no name registry is given"),
         (["--run=word", "--registry=memory://x"], "within one process"),
-        (["--run=/tmp/x", "--registry=/tmp/x/r", "--seed=-1"], "--seed must lie in"),
-        (["--run=/tmp/x", "--registry=/tmp/x/r", "--index=-1"], "--index must be at least 0"),
-        (["--run=/", "--registry=/tmp/x/r"], "has no name"),
+        (["--run=runs/x", "--registry=./names", "--seed=-1"], "--seed must lie in"),
+        (["--run=runs/x", "--registry=./names", "--index=-1"], "--index must be at least 0"),
+        (["--run=/", "--registry=./names"], "has no name"),
     ],
 )
-def test_wrong_flags_are_refused_with_what_to_do(argv, words, monkeypatch):
+def test_wrong_flags_are_refused_with_what_to_do(argv, words, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(connect.ENVIRONMENT_VARIABLE, raising=False)
     monkeypatch.delenv(flags.RUN_VARIABLE, raising=False)
     with pytest.raises(errors.ConfigError, match=words):

@@ -334,23 +334,11 @@ def test_recorded_experience_is_rated_where_an_environment_is_given(tmp_path):
         replay=offline.RecordedReplay(str(tmp_path / "expert" / "run")),
         train_steps=60,
         evaluation_interval=20,
+        initial_random_steps=None,
         updates_per_step=None,
+        collect_steps=None,
     )
     assert (status, environment_steps, train_steps) == (one_process.COMPLETED, 0, 60)
-    assert [row["train_steps"] for row in rows if "eval_return" in row] == [20, 40, 60]
-
-
-def test_evaluations_of_recorded_experience_count_train_steps_whatever_the_ratio(tmp_path):
-    train(tmp_path / "expert", record=True)
-    rows = []
-    train(
-        tmp_path,
-        rows,
-        replay=offline.RecordedReplay(str(tmp_path / "expert" / "run")),
-        train_steps=60,
-        evaluation_interval=20,
-        updates_per_step=2.0,
-    )
     assert [row["train_steps"] for row in rows if "eval_return" in row] == [20, 40, 60]
 
 
