@@ -38,6 +38,9 @@ def run(
         output.quiet_imports(),
     ):
         config.load(config.ConfigSource((str(run_dir.config),), ()))
+        from actor_learner import tensorflow_threads
+
+        tensorflow_threads.tensorflow_threads()
         returns = _evaluate(rated, episodes, seed, video)
         if record is not None:
             _record(rated, episodes, seed, record)
