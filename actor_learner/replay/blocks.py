@@ -48,8 +48,16 @@ class Part(NamedTuple):
     num_words: int
 
 
-def rows_per_item(data_spec: Any, num_lanes: int, item_bytes: int = 4096) -> int:
-    """As many rows as make an item of `item_bytes`: large beside the 1.5 kB that Reverb adds."""
+MANY_LANES = 64
+"""From here on a few more rows of an item hardly make its transitions more alike."""
+
+
+def rows_per_item(data_spec: Any, num_lanes: int) -> int:
+    """As many rows as make an item of 4 kB: large beside the 1.5 kB that Reverb adds.
+
+    Many lanes make items of 8 kB: writing costs by the item, and they write the most.
+    """
+    item_bytes = 8192 if num_lanes >= MANY_LANES else 4096
     row_bytes = num_lanes * sum(field.num_bytes for field in rows.RowLayout(data_spec, 1).fields)
     return max(1, -(-item_bytes // row_bytes))
 

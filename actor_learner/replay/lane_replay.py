@@ -25,8 +25,9 @@ class LaneReplay(sample_stream.SampleStream):
         the size of one step.
       table: Builds the table: `@uniform_table`, or another whose items all weigh the same.
       rows_per_item: Batched steps whose transitions form one item, and which reach the table
-        together. None chooses as many as make 4 kB: several for few lanes and small observations,
-        one for images. More need less memory and are read faster; 1 stores each step at once.
+        together. None chooses as many as make 4 kB, or 8 kB from 64 lanes on: several for few lanes
+        and small observations, one for images. More need less memory and are read faster; 1 stores
+        each step at once.
       frame_stack: Frames that an observation is made of, if the environment stacks the latest ones
         (`FrameStackObservation`) along the first or the last dimension. Each frame is then stored
         once, instead of that many times; observations that are no such stack are refused.

@@ -305,6 +305,12 @@ def test_few_lanes_share_an_item_among_several_steps(make_stream):
     assert stream.replay.layout(stream.experience).rows_per_item == 1
 
 
+@pytest.mark.parametrize("lanes, expected", [(32, 4), (64, 4), (128, 2), (256, 1)])
+def test_items_of_many_lanes_are_larger(make_stream, lanes, expected):
+    stream = make_stream(lane_replay.LaneReplay(100_000), lanes)
+    assert stream.replay.layout(stream.experience).rows_per_item == expected
+
+
 def test_the_first_flush_makes_what_there_is_available(make_stream):
     stream = make_stream(lane_replay.LaneReplay(100_000), 1, episode_lengths=(50,))
     stream.collect(5, complete=False)
