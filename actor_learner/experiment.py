@@ -203,16 +203,14 @@ class Experiment:
                 "Experiment.train_steps is for recorded experience alone; a run that collects ends "
                 "after Experiment.environment_steps"
             )
-        if self.is_offline and (record or overlap or deterministic):
-            raise errors.ConfigError(
-                "Experiment.record, overlap and deterministic are for runs that collect; this one "
-                "learns from recorded experience alone"
-            )
         collecting = {
             "initial_random_steps": initial_random_steps,
             "learn_from": learn_from,
             "updates_per_step": updates_per_step,
             "collect_steps": collect_steps,
+            "record": record or None,
+            "overlap": overlap or None,
+            "deterministic": deterministic or None,
         }
         without_effect = [name for name, value in collecting.items() if value is not None]
         if self.is_offline and without_effect:
@@ -345,12 +343,18 @@ class Experiment:
         else:
             updates_per_step = 1.0 / (group_steps * num_lanes)
         learn_from = random_steps if self._learn_from is None else self._learn_from
+        learn_from = max(learn_from, stream.first_steps(experience))
+        if learn_from >= self.environment_steps and not self.is_offline:
+            raise errors.ConfigError(
+                f"Experiment.environment_steps ({self.environment_steps}) ends before learning "
+                f"begins: {type(stream).__name__} has its first sample after {learn_from} steps"
+            )
         return plan_lib.Plan(
             stream=stream,
             experience=experience,
             batch_size=self._batch_size,
             initial_random_steps=random_steps,
-            learn_from=max(learn_from, stream.first_steps(experience)),
+            learn_from=learn_from,
             updates_per_step=updates_per_step,
             group_steps=group_steps,
             collect_steps=self._collect_steps or max(64, num_lanes),

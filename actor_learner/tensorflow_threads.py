@@ -15,7 +15,7 @@ def tensorflow_threads(per_operation: int | None = None, operations: int | None 
     By default TensorFlow splits an operation over all cores. A dense layer with a hundred units is
     done before a second thread has woken up, and Adam's update, whose cost TensorFlow 2.15
     overestimates, is split even for a bias: with one thread per operation such networks train a
-    fifth to a third faster. Convolutions and layers of a thousand units want the cores.
+    tenth to a third faster. Convolutions and wide layers have work enough for several threads.
 
     Args:
       per_operation: Threads that one operation is split over; None leaves it to TensorFlow.

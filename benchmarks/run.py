@@ -46,7 +46,7 @@ def _measure(names: list[str], quick: bool) -> list:
     from actor_learner import tensorflow_threads
     from benchmarks import settings
 
-    # As our experiments with small networks have it; peers gain a little by it, too.
+    # As our experiments with small networks have it; peers do not lose by it.
     tensorflow_threads.tensorflow_threads(per_operation=1)
     config = settings.Settings.quick() if quick else settings.Settings()
     rows = []

@@ -121,6 +121,8 @@ def test_learning_waits_for_the_first_window_of_what_the_learner_draws_itself(al
     assert make(**at_once).plan(algorithm, 8).learn_from == 32
     assert make(learn_from=100, **at_once).plan(algorithm, 8).learn_from == 100
     assert make(initial_random_steps=0).plan(algorithm, 8).learn_from == 0  # Its table knows.
+    with pytest.raises(errors.ConfigError, match="first sample after 32 steps"):
+        make(environment_steps=32, **at_once).plan(algorithm, 8)
 
 
 def test_dropping_needs_a_limit_and_experience_that_is_used_once(algorithms):

@@ -247,8 +247,7 @@ class Learner(tf.Module):
 
         Raises:
           errors.ReplayTimeoutError: If the dataset ended. Its iterator is made anew, so that a
-            later `run` waits again. The iteration that got no batch may have counted in the train
-            step, since the graph does not wait for the batch to increment it.
+            later `run` waits again.
           errors.TriggerError: If a trigger raised.
         """
         if iterations < 1:
