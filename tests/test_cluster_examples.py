@@ -283,14 +283,20 @@ def test_the_commands_of_the_guide_are_those_that_the_jobs_take(parse):
 
 
 def test_the_script_for_one_terminal_starts_all_jobs_and_ends_them_in_order(tmp_path, parse):
-    # A stand-in for Python that notes its arguments, and serves until it is told to end.
+    # A stand-in for Python that notes its arguments, and serves until it is told to end; the
+    # learner and the evaluator end by themselves, once everybody has come so far.
     fake(
         tmp_path,
         "python",
+        "case $3 in replay | actor)\n"
+        f"  sleep 60 & trap 'kill $!; echo $3 >> {tmp_path}/ended; exit 143' TERM;;\n"
+        "esac\n"
         # Written at once: several do so at the same time.
         f'line=$(printf "%q " "${{@:3}}"); echo "$line" >> {tmp_path}/commands\n'
-        "case $3 in replay | actor)\n"
-        f"  sleep 60 & trap 'kill $!; echo $3 >> {tmp_path}/ended; exit 143' TERM; wait;;\n"
+        "case $3 in replay | actor) wait;; *)\n"
+        "  for _ in $(seq 600); do\n"
+        f"    [ $(wc -l < {tmp_path}/commands) -ge {len(JOBS)} ] && break; sleep 0.1\n"
+        "  done;;\n"
         "esac",
     )
     process = subprocess.run(

@@ -7,9 +7,9 @@ import contextlib
 import sys
 from typing import Any
 
-from actor_learner.jobs import main, worker
+from actor_learner.jobs import last_evaluation, main, worker
 
-KIND = "evaluator"
+KIND = last_evaluation.KIND
 _WAIT_SECONDS = 0.5
 
 
@@ -31,6 +31,7 @@ class EvaluatorJob(worker.Worker):
         self._closing = contextlib.ExitStack()
         self._evaluations = 0
         self._last_mean: float | None = None
+        self._rated_version: int | None = None
 
     def configure(self) -> None:
         import tempfile
@@ -90,6 +91,7 @@ class EvaluatorJob(worker.Worker):
         status: dict[str, Any] = {
             "version": self._follower.version,
             "evaluations": self._evaluations,
+            last_evaluation.RATED: self._rated_version,
         }
         if self._follower.lag is not None:
             status["version_lag"] = self._follower.lag
@@ -133,6 +135,7 @@ class EvaluatorJob(worker.Worker):
         self._results.send(message)
         self._results.flush()
         self._evaluations += 1
+        self._rated_version = result.train_step
         self._last_mean = result.mean
         self._next_step = environment_step + self._experiment.evaluation_interval
 

@@ -4,47 +4,88 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from typing import Callable
 
 from absl import logging
 
 from actor_learner.jobs import controller, names, states
 from actor_learner.jobs import job as job_lib
+from actor_learner.jobs import status as status_lib
 from actor_learner.naming import name_errors
 
 KIND = "evaluator"
 
+RATED = "rated_version"
+"""The detail of an evaluator's status that names the version whose result it has sent last."""
+
+RESTART_SECONDS = 15.0
+"""How long an evaluator that has failed may take to come back."""
+
+ARRIVAL_SECONDS = 15.0
+"""How long the result of an evaluator that has ended may be under way."""
+
 
 class LastEvaluation:
-    """Looks for evaluators that are alive, which never leave the final version out.
+    """Looks for evaluators, which never leave the final version out.
 
     Args:
       job: The learner's; made when training is complete.
+      version: The final one.
       timeout_seconds: How long they may take.
+      clock: Seconds of any clock.
     """
 
-    def __init__(self, job: job_lib.Job, timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        job: job_lib.Job,
+        version: int,
+        timeout_seconds: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._job = job
+        self._version = version
         self._timeout_seconds = timeout_seconds
-        self._deadline = time.monotonic() + timeout_seconds
+        self._clock = clock
+        self._began = clock()
+        self._ended_at: dict[int, float] = {}
+        self._awaited: set[int] = set()
 
-    def is_expected(self, raters: Collection[int]) -> bool:
-        """Whether an evaluator is still at work, and has time left; asks the registry.
+    def is_expected(self, take_results: Callable[[], Collection[int]]) -> bool:
+        """Whether a result is still to come, and there is time left for it; asks the registry.
 
         Args:
-          raters: Those whose evaluation has come, by index.
+          take_results: Takes in the results that have come, and returns whose have, by index. It
+            is called after the registry was asked: who had ended by then has sent its result.
         """
-        if time.monotonic() > self._deadline:
+        awaited = self._who_is_awaited()
+        raters = take_results()
+        if self._clock() - self._began > self._timeout_seconds:
             logging.warning(
                 "Not every evaluator has rated the final version within %g s; these have: %s.",
                 self._timeout_seconds,
                 ", ".join(names.job(KIND, index) for index in sorted(raters)) or "none",
             )
             return False
+        return not awaited.issubset(raters)
+
+    def _who_is_awaited(self) -> set[int]:
         everyone = controller.Controller(self._job.names, self._job.run)
         try:
-            return any(
-                status.state in states.LIVE and status.index not in raters
-                for status in everyone.workers(KIND)
-            )
+            self._awaited = {
+                status.index for status in everyone.workers(KIND) if self._is_awaited(status)
+            }
         except name_errors.RegistryUnavailableError:
-            return False
+            logging.log_every_n_seconds(
+                logging.WARNING, "The registry does not tell which evaluators are at work.", 30
+            )
+        return self._awaited
+
+    def _is_awaited(self, status: status_lib.Status) -> bool:
+        if status.state in states.LIVE:
+            self._ended_at.pop(status.index, None)
+            return True
+        ended_for = self._clock() - self._ended_at.setdefault(status.index, self._clock())
+        if status.state == states.ERROR:
+            return ended_for < RESTART_SECONDS
+        return status.details.get(RATED) == self._version and ended_for < ARRIVAL_SECONDS

@@ -89,9 +89,9 @@ class LearnerJob(worker.Worker):
             self._finish(reason)
 
     def poll(self) -> worker.PollResult | bool:
-        self._take_messages()
         if self._complete:
             return self._rest()
+        self._take_messages()
         ended = self._evaluations.target_reached or self._trainer.learner.stop_reason
         if ended is not None:
             self._finish(ended)
@@ -319,7 +319,9 @@ class LearnerJob(worker.Worker):
         self._broadcast.announce(self._steps_allowed(), done=True)
         self._broadcast.flush()
         self._rows.write(self._trainer.loss)
-        self._last_evaluation = last_evaluation.LastEvaluation(self.job, self._final_seconds)
+        self._last_evaluation = last_evaluation.LastEvaluation(
+            self.job, self.train_step, self._final_seconds
+        )
         self._complete = True
         logging.info("Training is complete: %s.", reason)
 
@@ -328,9 +330,12 @@ class LearnerJob(worker.Worker):
         self._broadcast.publish()
         # Also to those that had died, or lost their server.
         self._broadcast.announce(self._steps_allowed(), done=True)
-        raters = self._evaluations.raters(self.train_step)
-        done = not self._last_evaluation.is_expected(raters)
+        done = not self._last_evaluation.is_expected(self._take_last_results)
         return worker.PollResult(done=done, idle_seconds=_REST_SECONDS)
+
+    def _take_last_results(self) -> set[int]:
+        self._take_messages()
+        return self._evaluations.raters(self.train_step)
 
     def _close_metrics(self) -> None:
         from actor_learner.reporting import curve, jsonl
