@@ -217,6 +217,12 @@ def slurm(tmp_path):
         f"if [[ $1 == learner && ! -e {tmp_path}/failed ]]; then\n"
         f"  touch {tmp_path}/failed; exit $FIRST_CODE\n"
         "fi\n"
+        # The second learner ends when everybody has begun.
+        "if [[ $1 == learner ]]; then\n"
+        "  exec 9>&-; for _ in $(seq 600); do\n"
+        f"    [ $(wc -l < {tmp_path}/commands) -ge 7 ] && break; /bin/sleep 0.1\n"
+        "  done\n"
+        "fi\n"
         "[[ $1 != replay ]] || { exec 9>&-; sleep 60 & trap 'kill $!; exit 143' TERM; wait; }",
     )
     fake(bin_directory, "sleep", 'exec /usr/bin/env -i PATH=/usr/bin:/bin sleep "$(($1 / 5))"')

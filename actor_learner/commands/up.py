@@ -186,7 +186,7 @@ def make_specs(
 
     return [
         spec("replay", 0, "replay"),
-        spec("learner", 0, "learner"),
+        spec("learner", 0, "learner", f"--num_evaluators={evaluators}"),
         *(spec("actor", index, "actor") for index in range(actors)),
         *(spec("evaluator", index, "evaluator") for index in range(evaluators)),
         *(spec(name, 0, "custom", f"--job={name}") for name in own),

@@ -56,30 +56,37 @@ def best_table() -> reverb.Table:
     )
 
 
-def send(client: reverb.Client, directory: str | os.PathLike, policy: Any) -> None:
+def send(
+    client: reverb.Client,
+    directory: str | os.PathLike,
+    policy: Any,
+    timeout_seconds: float = _SECONDS,
+) -> None:
     """Sends a candidate; returns when the server has it.
 
     Args:
       client: Of the replay server.
       directory: What `BestPolicyTrigger` has written.
       policy: The same policy, for its variables.
+      timeout_seconds: How long to wait for that; `reverb_calls.giving_up_when` cuts it short.
 
     Raises:
       errors.ReplayTimeoutError: If the server does not take it in time.
     """
     content = np.frombuffer(_packed(pathlib.Path(directory), policy), np.uint8)
-    # A writer for each: those of one writer would have to have one size.
-    with client.trajectory_writer(1, validate_items=False) as writer:
-        writer.append({_COLUMN: content})
-        item = {_COLUMN: writer.history[_COLUMN][-1:]}
-        writer.create_item(TABLE, priority=1.0, trajectory=item)
-        try:
-            writer.flush(0, int(_SECONDS * 1000))
-        except reverb_errors.ReverbError as error:
-            raise errors.ReplayTimeoutError(
-                f"the replay server at {client.server_address} has not taken the best policy "
-                f"within {_SECONDS:g} s"
-            ) from error
+    # A writer for each: those of one writer would have to have one size. Not in a `with`: its end
+    # waits, without a deadline, for a server that has not answered within one.
+    writer = client.trajectory_writer(1, validate_items=False)
+    writer.append({_COLUMN: content})
+    item = {_COLUMN: writer.history[_COLUMN][-1:]}
+    writer.create_item(TABLE, priority=1.0, trajectory=item)
+    try:
+        reverb_calls.wait_in_slices(lambda ms: writer.flush(0, ms), timeout_seconds)
+    except reverb_errors.ReverbError as error:
+        raise errors.ReplayTimeoutError(
+            f"the replay server at {client.server_address} has not taken the best policy "
+            f"within {timeout_seconds:g} s"
+        ) from error
 
 
 class Keeper:
@@ -155,11 +162,13 @@ class Keeper:
         evaluation.put_in_place(self._directory)
 
     def _call(self, call: Any) -> Any:
-        return reverb_calls.call_with_deadline(
-            call,
-            _SECONDS,
-            lambda: reverb_calls.no_answer(self._client.server_address, _SECONDS),
-        )
+        def no_answer() -> errors.ReplayTimeoutError:
+            return reverb_calls.no_answer(self._client.server_address, _SECONDS)
+
+        try:
+            return reverb_calls.call_with_deadline(call, _SECONDS, no_answer)
+        except (RuntimeError, reverb_errors.ReverbError) as error:  # It died meanwhile.
+            raise no_answer() from error
 
 
 def _packed(directory: pathlib.Path, policy: Any) -> bytes:

@@ -23,6 +23,7 @@ class Evaluations:
 
     Attributes:
       target_reached: How the target was reached; None before.
+      candidates_wait: Whether there may be a policy, better than the best, that is not kept yet.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class Evaluations:
         self._taken: set[tuple[int, str, int]] = set()
         self._raters: dict[int, set[int]] = collections.defaultdict(set)
         # An earlier learner may have left some.
-        self._candidates_wait = True
+        self.candidates_wait = True
         self.target_reached: str | None = None
 
     def take(self) -> None:
@@ -55,10 +56,10 @@ class Evaluations:
             self._taken.add(key)
             self._raters[result["train_step"]].add(result["evaluator"])
             self._take(result)
-        if self._candidates_wait:
+        if self.candidates_wait:
             try:
                 self._keeper.take()
-                self._candidates_wait = False
+                self.candidates_wait = False
             except errors.ReplayTimeoutError as error:
                 logging.warning("What evaluators rate best is not kept yet: %s", error)
 
@@ -78,7 +79,7 @@ class Evaluations:
             }
         )
         # Sent before its message, so that it is kept before a target reached ends training.
-        self._candidates_wait = self._candidates_wait or result["sent"]
+        self.candidates_wait = self.candidates_wait or result["sent"]
         if self._target_return is not None and result["mean"] >= self._target_return:
             self.target_reached = (
                 f"mean return {result['mean']:g} over {result['episodes']} episodes"

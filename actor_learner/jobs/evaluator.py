@@ -11,6 +11,7 @@ from actor_learner.jobs import last_evaluation, main, worker
 
 KIND = last_evaluation.KIND
 _WAIT_SECONDS = 0.5
+_SILENT_SECONDS = 5.0
 
 
 class EvaluatorJob(worker.Worker):
@@ -37,7 +38,7 @@ class EvaluatorJob(worker.Worker):
         import tempfile
 
         from actor_learner import experiment as experiment_lib
-        from actor_learner.jobs import contract, mailbox, model, partner, rating
+        from actor_learner.jobs import contract, delivery, model, partner, rating
         from actor_learner.parameters import follower
 
         job = self.job
@@ -69,11 +70,18 @@ class EvaluatorJob(worker.Worker):
         contract.require_same_environment(
             self._rating.environment, self._partner.contract, str(job), self._partner.address
         )
-        self._results = mailbox.Sender(self._partner.client, mailbox.EVALUATIONS)
+        self._delivery = delivery.Delivery(
+            job, self._partner, self._best_dir, self._model.agent.policy
+        )
         self._next_step = self._experiment.evaluation_interval
 
     def poll(self) -> worker.PollResult | bool:
         self._follower.raise_if_failed()
+        if self._follower.silent_seconds > _SILENT_SECONDS:
+            self._partner.require_same_address()
+        if self._delivery.pending:
+            self._deliver()
+            return False
         heard = self._follower.announcement
         final = heard is not None and heard.done and self._follower.pulled_version >= heard.version
         if not final and not self._is_due(heard):
@@ -112,32 +120,31 @@ class EvaluatorJob(worker.Worker):
         return new and heard.environment_step >= self._next_step
 
     def _evaluate(self, environment_step: int) -> None:
-        from actor_learner.jobs import best_policy
-
         self._model.train_step.assign(self._follower.version)
         self._model.environment_step.assign(environment_step)
         result = self._rating.evaluate(on_step=self._give_up_if_asked)
         was_best = self._rating.best.best
         self._rating.note(result)
-        is_best = self._rating.best.best is not was_best
-        if is_best:
-            best_policy.send(self._partner.client, self._best_dir, self._model.agent.policy)
-        message = {
-            "evaluator": self.job.index,
-            "incarnation": self.job.incarnation,
-            "train_step": result.train_step,
-            "environment_step": result.environment_step,
-            "mean": result.mean,
-            "std": result.std,
-            "episodes": result.episodes,
-            "sent": is_best,
-        }
-        self._results.send(message)
-        self._results.flush()
-        self._evaluations += 1
-        self._rated_version = result.train_step
+        self._delivery.take(
+            {
+                "evaluator": self.job.index,
+                "incarnation": self.job.incarnation,
+                "train_step": result.train_step,
+                "environment_step": result.environment_step,
+                "mean": result.mean,
+                "std": result.std,
+                "episodes": result.episodes,
+            },
+            is_best=self._rating.best.best is not was_best,
+        )
         self._last_mean = result.mean
         self._next_step = environment_step + self._experiment.evaluation_interval
+        self._deliver()
+
+    def _deliver(self) -> None:
+        if self._delivery.deliver():
+            self._evaluations += 1
+            self._rated_version = self._rating.evaluated_at
 
     def _give_up_if_asked(self) -> None:
         if self.job.stopping.is_set():

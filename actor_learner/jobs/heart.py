@@ -114,13 +114,15 @@ class Heart:
         pause = min(_COMMAND_SECONDS, self._job.heartbeat_seconds)
         while True:
             ending = self._ending  # Read first: what is published below is then the last status.
+            # What is answered by now is sent after a status that is no older than the answer.
+            answers = len(self._replies)
             try:
                 now = time.monotonic()
-                if self._publish_now or now >= next_beat:
+                if answers or self._publish_now or now >= next_beat:
                     self._publish_now = False
                     self._beat()
                     next_beat = now + self._job.heartbeat_seconds
-                self._send_replies()
+                self._send_replies(answers)
                 if ending:
                     self._place.release()
                     return
@@ -151,8 +153,8 @@ class Heart:
         name = names.status(self._job.run, self._job.kind, self._job.index)
         self._job.names.add(name, self._status().to_json(), replace=True)
 
-    def _send_replies(self) -> None:
-        while self._replies:
+    def _send_replies(self, number: int) -> None:
+        for _ in range(number):
             job = self._job
             control.answer(job.names, job.run, job.kind, job.index, self._replies[0])
             self._replies.popleft()

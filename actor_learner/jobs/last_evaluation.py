@@ -18,8 +18,8 @@ KIND = "evaluator"
 RATED = "rated_version"
 """The detail of an evaluator's status that names the version whose result it has sent last."""
 
-RESTART_SECONDS = 15.0
-"""How long an evaluator that has failed may take to come back."""
+RESTART_SECONDS = 60.0
+"""How long an evaluator that has failed, or is lost, may take to come back."""
 
 ARRIVAL_SECONDS = 15.0
 """How long the result of an evaluator that has ended may be under way."""
@@ -32,6 +32,8 @@ class LastEvaluation:
       job: The learner's; made when training is complete.
       version: The final one.
       timeout_seconds: How long they may take.
+      num_evaluators: How many the run is known to have: the first so many are waited for even if
+        they have not been seen yet, or are away for longer than a restart takes.
       clock: Seconds of any clock.
     """
 
@@ -41,11 +43,13 @@ class LastEvaluation:
         version: int,
         timeout_seconds: float,
         *,
+        num_evaluators: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._job = job
         self._version = version
         self._timeout_seconds = timeout_seconds
+        self._num_evaluators = num_evaluators
         self._clock = clock
         self._began = clock()
         self._ended_at: dict[int, float] = {}
@@ -72,13 +76,15 @@ class LastEvaluation:
     def _who_is_awaited(self) -> set[int]:
         everyone = controller.Controller(self._job.names, self._job.run)
         try:
-            self._awaited = {
-                status.index for status in everyone.workers(KIND) if self._is_awaited(status)
-            }
+            found = everyone.workers(KIND)
         except name_errors.RegistryUnavailableError:
             logging.log_every_n_seconds(
                 logging.WARNING, "The registry does not tell which evaluators are at work.", 30
             )
+            return self._awaited
+        awaited = {status.index for status in found if self._is_awaited(status)}
+        unseen = set(range(self._num_evaluators)).difference(status.index for status in found)
+        self._awaited = awaited | unseen
         return self._awaited
 
     def _is_awaited(self, status: status_lib.Status) -> bool:
@@ -86,6 +92,6 @@ class LastEvaluation:
             self._ended_at.pop(status.index, None)
             return True
         ended_for = self._clock() - self._ended_at.setdefault(status.index, self._clock())
-        if status.state == states.ERROR:
-            return ended_for < RESTART_SECONDS
-        return status.details.get(RATED) == self._version and ended_for < ARRIVAL_SECONDS
+        if status.state == states.COMPLETED:
+            return status.details.get(RATED) == self._version and ended_for < ARRIVAL_SECONDS
+        return status.index < self._num_evaluators or ended_for < RESTART_SECONDS

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import sys
 import time
-from typing import Any
+from typing import Any, Callable
 
 from absl import logging
 
@@ -22,6 +22,7 @@ _UNREACHABLE_SECONDS = 1.0
 _REST_SECONDS = 0.2
 _LONG_TRAINING_SECONDS = 0.1
 _STUCK_SECONDS = 1.0
+_LAST_STEP_SECONDS = 5.0
 
 
 class LearnerJob(worker.Worker):
@@ -33,10 +34,13 @@ class LearnerJob(worker.Worker):
 
     Args:
       replay_address: `host:port` of the replay server; None asks the name registry.
+      num_evaluators: How many evaluators the run has, if it is known; others that show themselves
+        count as well.
     """
 
-    def __init__(self, replay_address: str | None = None) -> None:
+    def __init__(self, replay_address: str | None = None, num_evaluators: int = 0) -> None:
         self._replay_address = replay_address
+        self._num_evaluators = num_evaluators
         self._closing = contextlib.ExitStack()
         self._trainer = None
         self._limit = None
@@ -270,7 +274,8 @@ class LearnerJob(worker.Worker):
                 self._supply.updates_due(self.environment_step, self.train_step)
             self._broadcast.announce(self._steps_allowed(beyond=self._is_stuck()))
         stopping = self.job.stopping.is_set()
-        if stopping and self._is_stuck():
+        # Not sooner: a train step may be long, and what it changes must not be saved half-way.
+        if stopping and self._is_stuck(_LAST_STEP_SECONDS):
             raise worker.Stopping(f"{self.job} ends; its train steps wait for experience")
         if not stopping and seconds < self._experiment.sample_timeout_seconds:
             return
@@ -281,12 +286,12 @@ class LearnerJob(worker.Worker):
                 raise worker.Stopping(f"{self.job} ends without its server") from error
             raise
 
-    def _is_stuck(self) -> bool:
+    def _is_stuck(self, after_seconds: float = _STUCK_SECONDS) -> bool:
         """Whether no train step was taken for a while, though some are under way."""
         now = time.monotonic()
         if self.train_step != self._moved_to:
             self._moved_to, self._moved_at = self.train_step, now
-        return now - self._moved_at > _STUCK_SECONDS
+        return now - self._moved_at > after_seconds
 
     def _steps_allowed(self, beyond: bool = False) -> int:
         """Environment steps by which actors are to wait; `beyond` the last one if they must."""
@@ -298,8 +303,11 @@ class LearnerJob(worker.Worker):
         self._broadcast.publish()
         self._broadcast.announce(self._steps_allowed())
         self._stored.push_if_due()
+        self._write_row(self._rows.write_if_due)
+
+    def _write_row(self, write: Callable[[Any], None]) -> None:
         try:
-            self._rows.write_if_due(self._trainer.loss)
+            write(self._trainer.loss)
         except errors.ReplayTimeoutError as error:
             logging.warning("No line of metrics: %s", error)
 
@@ -318,9 +326,12 @@ class LearnerJob(worker.Worker):
         self._broadcast.publish(now=True)
         self._broadcast.announce(self._steps_allowed(), done=True)
         self._broadcast.flush()
-        self._rows.write(self._trainer.loss)
+        self._write_row(self._rows.write)
         self._last_evaluation = last_evaluation.LastEvaluation(
-            self.job, self.train_step, self._final_seconds
+            self.job,
+            self.train_step,
+            self._final_seconds,
+            num_evaluators=self._num_evaluators,
         )
         self._complete = True
         logging.info("Training is complete: %s.", reason)
@@ -335,6 +346,8 @@ class LearnerJob(worker.Worker):
 
     def _take_last_results(self) -> set[int]:
         self._take_messages()
+        if self._evaluations.candidates_wait:
+            return set()  # One of them may be better than the best that is kept.
         return self._evaluations.raters(self.train_step)
 
     def _close_metrics(self) -> None:
@@ -357,10 +370,20 @@ def run(argv: list[str] | None = None) -> int:
         parser.add_argument(
             "--replay", metavar="HOST:PORT", help="the replay server (default: ask the registry)"
         )
+        parser.add_argument(
+            "--num_evaluators",
+            type=int,
+            default=0,
+            help="how many evaluators will rate the final version, those included that start late "
+            "(default: those that have shown themselves)",
+        )
         warm_start.add_flag(parser)
 
     return main.run_job(
-        KIND, lambda arguments: LearnerJob(arguments.replay), argv, add_flags=add_flags
+        KIND,
+        lambda arguments: LearnerJob(arguments.replay, arguments.num_evaluators),
+        argv,
+        add_flags=add_flags,
     )
 
 

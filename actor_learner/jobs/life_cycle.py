@@ -155,6 +155,8 @@ class LifeCycle:
             except job_lib.Stopping:
                 if not self._job.stopping.is_set():
                     raise
+                if self._state != states.CONFIGURING:
+                    self._contribute(worker, now=True)
             # Silent for a while, stopped by a debugger say, it may have a successor by now.
             self._heart.require_place()
         except BaseException as error:
@@ -168,6 +170,7 @@ class LifeCycle:
             self._heart.publish()
             worker.close()
             self._message = ""
+            self._answer_rest()
         self._enter(states.COMPLETED)
 
     def _work(self, worker: worker_lib.Worker) -> None:

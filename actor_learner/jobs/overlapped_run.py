@@ -81,7 +81,7 @@ class OverlappedRun:
         return self._supply.updates_due(*self._counters())
 
     def _train_due(self) -> None:
-        self._trainer.run(min(self._updates_due(), trainer_lib.MOST_ITERATIONS))
+        self._trainer.run(min(self._updates_due(), self._supply.updates_per_call))
         self._policy_copy.publish()
         self._thread.learner_advanced()
         self._after_training()

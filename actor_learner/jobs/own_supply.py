@@ -9,6 +9,7 @@ from absl import logging
 
 from actor_learner import errors
 from actor_learner import plan as plan_lib
+from actor_learner.jobs import trainer
 from actor_learner.replay import state
 
 
@@ -20,6 +21,9 @@ class ReplaySupply:
     ends, and a `min_size` limit is counted in items, whatever `learn_from` says.
 
     `updates_due` is for the learner's thread, `steps_allowed` for any.
+
+    Attributes:
+      updates_per_call: The most train steps to take before the policy that acts is renewed.
 
     Args:
       plan: What the experiment comes to.
@@ -33,6 +37,7 @@ class ReplaySupply:
         pace: plan_lib.Pace,
         why_no_sample: Callable[[], str | None],
     ) -> None:
+        self.updates_per_call = trainer.MOST_ITERATIONS
         self._pace = pace
         self._ahead = plan.steps_ahead()
         self._why_no_sample = why_no_sample
@@ -75,6 +80,10 @@ class ReplaySupply:
 class TurnSupply:
     """For queues: a train step per turn, which collects what one batch is made of.
 
+    Attributes:
+      updates_per_call: The most train steps to take before the policy that acts is renewed. With
+        more than one, what is collected meanwhile could be older than the turns ahead allow.
+
     Args:
       plan: What the experiment comes to.
       turns: Returns how many turns are complete, with all they wrote confirmed by the server.
@@ -82,6 +91,7 @@ class TurnSupply:
     """
 
     def __init__(self, plan: plan_lib.Plan, turns: Callable[[], int], train_step: int) -> None:
+        self.updates_per_call = 1
         self._steps_per_turn = plan.steps_per_turn
         self._turns = turns
         self._first_train_step = train_step

@@ -17,7 +17,7 @@ import pytest
 import tensorflow as tf
 
 from actor_learner import run_directory
-from actor_learner.jobs import controller, flags, states
+from actor_learner.jobs import best_policy, controller, flags, mailbox, states
 from actor_learner.naming import connect
 from actor_learner.replay import checkpoints
 from actor_learner.reporting import jsonl
@@ -32,8 +32,9 @@ BINDINGS = (
     "Experiment.evaluation_episodes = 5",
     "Experiment.replay_checkpoint_seconds = 1.0",
     f"Learner.checkpoint_interval = {CHECKPOINT_INTERVAL}",
-    "dqn.fc_layer_params = (32,)",
 )
+# Not the experiment's target, which would end the run before everybody was killed.
+TARGET_RETURN = 195.0
 DEADLINE = 240.0
 
 
@@ -151,8 +152,9 @@ def test_training_goes_on_whichever_job_is_killed(run):
                 re.findall(r"Restored (\{.+\}) items", run.log("replay"))[-1]
             )
             assert saved["experience"] > 0
-            for table, items in saved.items():
-                assert restored[table] >= items, table
+            # A later checkpoint may have been the last; what was taken out by then is not in it.
+            for table in saved.keys() - {mailbox.REPORTS, mailbox.EVALUATIONS, best_policy.TABLE}:
+                assert restored[table] >= saved[table], table
             further = run.environment_steps() + 300
             run.wait(lambda m=further: run.environment_steps() >= m, "both sides have reconnected")
             assert run.incarnations("learner", "actor") == others
@@ -166,10 +168,10 @@ def test_training_goes_on_whichever_job_is_killed(run):
     assert steps == sorted(steps) and STEPS <= steps[-1] <= STEPS + 2 * 2 * 2 * 256
     trained = [row["train_steps"] for row in rows if "eval_return" not in row]
     assert trained == sorted(trained)
-    # The final version was evaluated, and something was learnt: a random policy gets about 22.
+    # The final version was evaluated, and training has reached its target.
     final = run.status("evaluator")
     assert final.state == states.COMPLETED and final.version == trained[-1]
-    assert max(row["eval_return"] for row in rows if "eval_return" in row) > 60
+    assert max(row["eval_return"] for row in rows if "eval_return" in row) >= TARGET_RETURN
     assert (run.run_dir.best / "policy" / "saved_model.pb").exists()
     assert (run.run_dir.policies / "greedy_policy" / "saved_model.pb").exists()
     processes.wait_until_gone(processes.with_word(str(run.run_dir)))

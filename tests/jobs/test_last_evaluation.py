@@ -20,20 +20,31 @@ def learner(space):
     return job.Job("learner", 0, "run", memory.MemoryRegistry(space))
 
 
-def awaited(made, timeout_seconds=60.0, clock=None):
-    return last_evaluation.LastEvaluation(made, FINAL, timeout_seconds, clock=clock or Clock())
+def awaited(made, timeout_seconds=600.0, clock=None, num_evaluators=0):
+    return last_evaluation.LastEvaluation(
+        made, FINAL, timeout_seconds, clock=clock or Clock(), num_evaluators=num_evaluators
+    )
 
 
 def expected(last, raters=()):
     return last.is_expected(lambda: raters)
 
 
-def show(made, state, rated=None):
-    """Has evaluator 0 be in this state."""
-    shown = status.Status("evaluator", 0, state, details={last_evaluation.RATED: rated})
-    made.names.add(names.status("run", "evaluator", 0), shown.to_json(), replace=True)
+def show(made, state, rated=None, index=0):
+    """Has an evaluator be in this state."""
+    heartbeat = names.heartbeat("run", "evaluator", index)
+    lost = state == states.LOST
+    shown = status.Status(
+        "evaluator",
+        index,
+        states.RUNNING if lost else state,
+        details={last_evaluation.RATED: rated},
+    )
+    made.names.add(names.status("run", "evaluator", index), shown.to_json(), replace=True)
     if state in states.LIVE:
-        made.names.add(names.heartbeat("run", "evaluator", 0), "here", replace=True)
+        made.names.add(heartbeat, "here", replace=True)
+    else:
+        made.names.clear_subtree(heartbeat)
 
 
 def test_without_an_evaluator_there_is_nothing_to_wait_for():
@@ -86,9 +97,10 @@ def test_one_that_has_ended_without_the_final_version_is_not_waited_for(rated):
     assert not expected(awaited(made))
 
 
-def test_one_that_has_failed_has_time_to_come_back():
-    made, clock = learner("failed"), Clock()
-    show(made, states.ERROR)
+@pytest.mark.parametrize("gone", [states.ERROR, states.LOST])
+def test_one_that_has_failed_or_is_lost_has_time_to_come_back(gone):
+    made, clock = learner(f"is {gone}"), Clock()
+    show(made, gone)
     last = awaited(made, clock=clock)
     assert expected(last)
     clock.now += last_evaluation.RESTART_SECONDS - 1.0
@@ -96,9 +108,26 @@ def test_one_that_has_failed_has_time_to_come_back():
     show(made, states.CONFIGURING)
     clock.now += 2.0
     assert expected(last)
-    show(made, states.ERROR)  # Once more: its time begins anew.
+    show(made, gone)  # Once more: its time begins anew.
     assert expected(last)
     clock.now += last_evaluation.RESTART_SECONDS
+    assert not expected(last)
+
+
+def test_as_many_as_the_run_is_known_to_have_are_waited_for_even_unseen():
+    made, clock = learner("declared"), Clock()
+    show(made, states.LOST)
+    last = awaited(made, timeout_seconds=300.0, clock=clock, num_evaluators=2)
+    clock.now += 2 * last_evaluation.RESTART_SECONDS
+    assert expected(last)
+    assert expected(last, {0}) and expected(last, {1})
+    assert not expected(last, {0, 1})
+    show(made, states.COMPLETED)  # Ended by a controller, say.
+    show(made, states.COMPLETED, index=1)
+    assert not expected(last)
+    show(made, states.RUNNING)
+    assert expected(last)
+    clock.now += 300.0
     assert not expected(last)
 
 

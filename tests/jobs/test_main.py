@@ -38,13 +38,14 @@ def start(module, *arguments, **environment):
 @pytest.mark.parametrize("number, code", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_lets_a_job_save_and_sets_its_exit_code(tmp_path, number, code):
     process = start("tests.launch.toy_job", "actor", f"--run={tmp_path}")
+    watching = controller.Controller(files.FileRegistry(tmp_path / "registry"), tmp_path.name)
     processes.lines_of(tmp_path / "actor-0.pids", 1)
+    watching.wait_for(states.RUNNING, ["actor-0"], timeout=DEADLINE)
     process.send_signal(number)
     _, said = process.communicate(timeout=DEADLINE)
     assert process.returncode == code, said
     assert (tmp_path / "actor-0.saved").exists()
     assert "actor-0: running" in said and "actor-0: completed" in said
-    watching = controller.Controller(files.FileRegistry(tmp_path / "registry"), tmp_path.name)
     assert watching.worker("actor").state == states.COMPLETED
 
 

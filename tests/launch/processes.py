@@ -3,7 +3,7 @@
 import pathlib
 import time
 
-DEADLINE = 60.0
+DEADLINE = 150.0
 
 
 def wait_until(predicate, what):

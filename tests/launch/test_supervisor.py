@@ -1,5 +1,6 @@
 """A launcher and its jobs as real processes: restarts, ends, interruptions, and what is left."""
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -70,17 +71,19 @@ def launch(tmp_path):
         launched.process.kill()
         launched.process.wait(DEADLINE)
         for pid in processes.with_word(str(launched.run)):
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # It has ended by itself.
+                os.kill(pid, signal.SIGKILL)
 
 
 def test_a_completed_learner_ends_the_run_in_order_and_evaluators_finish_first(launch):
     launched = launch("replay-0", "actor-0", "learner-0", "evaluator-0 --after_learner")
     for job in ("replay-0", "actor-0", "evaluator-0"):
         launched.pids(job)
-    found = launched.controller().wait_for(
+    watching = launched.controller()
+    watching.wait_for(
         states.RUNNING, ["replay-0", "actor-0", "learner-0", "evaluator-0"], timeout=DEADLINE
     )
-    assert found["learner-0"].version == 10
+    processes.wait_until(lambda: watching.worker("learner").version == 10, "it shows its version")
     launched.wait_until_it_says("actor-0 running", "lag 3")
     launched.finish("learner-0")
     code, said = launched.end()

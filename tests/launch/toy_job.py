@@ -50,9 +50,10 @@ class ToyJob(worker.Worker):
         if self._slow_to_save:
             self._note("saving", os.getpid())
             time.sleep(1_000)
-        self._note("saved", os.getpid())
+        # Before the note, at which others may end.
         with open(self._run / "order", "a") as file:
             file.write(f"{self.job.kind}-{self.job.index}\n")
+        self._note("saved", os.getpid())
 
     @property
     def _run(self) -> pathlib.Path:
