@@ -36,6 +36,10 @@ class UpOptions:
     launcher: str = "local"
     address: str = "auto"
     max_restarts: int = restarts.RestartPolicy().most
+    replay_host: str | None = None
+    replay_port: int | None = None
+    grace_seconds: float = job_spec.GRACE_SECONDS
+    replay_grace_seconds: float = job_spec.REPLAY_GRACE_SECONDS
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
@@ -77,6 +81,31 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         default=restarts.RestartPolicy().most,
         help="of each job within ten minutes, before the run is given up (default: %(default)s)",
     )
+    parser.add_argument(
+        "--replay_host",
+        metavar="HOST",
+        help="how the other jobs reach the replay server (default: localhost, or the address of "
+        "the network interface if the registry is outside the run directory; under Ray its node's)",
+    )
+    parser.add_argument(
+        "--replay_port", type=int, metavar="PORT", help="of the replay server (default: a free one)"
+    )
+    parser.add_argument(
+        "--grace_seconds",
+        type=float,
+        default=job_spec.GRACE_SECONDS,
+        metavar="SECONDS",
+        help="for a job that is asked to end, saving included, before it is killed "
+        "(default: %(default)g)",
+    )
+    parser.add_argument(
+        "--replay_grace_seconds",
+        type=float,
+        default=job_spec.REPLAY_GRACE_SECONDS,
+        metavar="SECONDS",
+        help="the same for the replay server, which takes seconds per gigabyte to save "
+        "(default: %(default)g)",
+    )
     parser.set_defaults(command=_command)
 
 
@@ -110,6 +139,9 @@ def run(options: UpOptions) -> int:
             resources=jobs.resources,
             paths=paths,
             restart=restarts.RestartPolicy(most=options.max_restarts),
+            replay_flags=_replay_flags(options),
+            grace_seconds=options.grace_seconds,
+            replay_grace_seconds=options.replay_grace_seconds,
         )
         with process_output.capture_native_output(run_dir.log(JOB), capture_stdout=True) as output:
             print(f"run directory: {run_dir} (seed {seed})", file=output.terminal, flush=True)
@@ -146,6 +178,9 @@ def make_specs(
     resources: Mapping[str, Mapping[str, float]] | None = None,
     paths: Sequence[str] = (),
     restart: restarts.RestartPolicy | None = None,
+    replay_flags: Sequence[str] = (),
+    grace_seconds: float = job_spec.GRACE_SECONDS,
+    replay_grace_seconds: float = job_spec.REPLAY_GRACE_SECONDS,
 ) -> list[job_spec.JobSpec]:
     """The jobs of a run whose configuration is in its directory.
 
@@ -159,6 +194,9 @@ def make_specs(
       resources: What each kind needs of its node; others need one CPU.
       paths: Where modules that gin files import are looked for, besides Python's own path.
       restart: What happens when a job fails.
+      replay_flags: Of the replay job alone: `--host`, `--port`.
+      grace_seconds: How long a job that is asked to end may take.
+      replay_grace_seconds: How long the replay job may.
     """
     shared = [
         f"--gin_file={run_dir.config.absolute()}",
@@ -182,10 +220,11 @@ def make_specs(
             restart=restart or restarts.RestartPolicy(),
             environment=environment,
             resources=needed.get(kind, DEFAULT_RESOURCES),
+            grace_seconds=replay_grace_seconds if kind == "replay" else grace_seconds,
         )
 
     return [
-        spec("replay", 0, "replay"),
+        spec("replay", 0, "replay", *replay_flags),
         spec("learner", 0, "learner"),
         *(spec("actor", index, "actor") for index in range(actors)),
         *(spec("evaluator", index, "evaluator") for index in range(evaluators)),
@@ -207,6 +246,10 @@ def _command(arguments: argparse.Namespace) -> int:
             launcher=arguments.launcher,
             address=arguments.address,
             max_restarts=arguments.max_restarts,
+            replay_host=arguments.replay_host,
+            replay_port=arguments.replay_port,
+            grace_seconds=arguments.grace_seconds,
+            replay_grace_seconds=arguments.replay_grace_seconds,
         )
     )
 
@@ -218,9 +261,15 @@ def _check(options: UpOptions) -> None:
         ("actors", options.actors, 1),
         ("evaluators", options.evaluators, 0),
         ("max_restarts", options.max_restarts, 0),
+        ("grace_seconds", options.grace_seconds, 0),
+        ("replay_grace_seconds", options.replay_grace_seconds, 0),
     ):
-        if value < least:
+        if not value >= least:  # So that a number that is none is refused, too.
             raise errors.ConfigError(f"--{flag} must be at least {least}, got {value}")
+    if options.replay_port is not None and not 0 < options.replay_port < 2**16:
+        raise errors.ConfigError(
+            f"--replay_port must lie in 1 to {2**16 - 1}, got {options.replay_port}"
+        )
     if options.launcher == "local" and options.address != "auto":
         raise errors.ConfigError(
             f"--address={options.address} is that of a Ray cluster: add --launcher=ray"
@@ -283,6 +332,11 @@ def _given_registry(options: UpOptions) -> str | None:
             "a directory or redis://HOST:PORT"
         )
     return url
+
+
+def _replay_flags(options: UpOptions) -> list[str]:
+    given = {"host": options.replay_host, "port": options.replay_port}
+    return [f"--{flag}={value}" for flag, value in given.items() if value is not None]
 
 
 def _launcher(options: UpOptions, run_dir: run_directory.RunDirectory) -> job_spec.Launcher:

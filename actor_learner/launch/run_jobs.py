@@ -8,7 +8,7 @@ from typing import TextIO
 from actor_learner import run_directory, signals
 from actor_learner.jobs import controller as controller_lib
 from actor_learner.jobs import states
-from actor_learner.launch import job_spec, local, status_reader, supervisor, view
+from actor_learner.launch import job_spec, status_reader, supervisor, view
 from actor_learner.naming import connect
 
 OK, FAILED, BAD_CONFIGURATION = 0, 1, 2
@@ -22,7 +22,6 @@ def run_jobs(
     run_dir: run_directory.RunDirectory,
     registry: str,
     terminal: TextIO,
-    grace_seconds: float = local.GRACE_SECONDS,
     final_seconds: float = supervisor.FINAL_SECONDS,
 ) -> int:
     """Runs jobs to the end of their run, and tells the user about it on `terminal`.
@@ -34,7 +33,6 @@ def run_jobs(
       run_dir: Takes the logs.
       registry: URL of the registry that the jobs use.
       terminal: Where the user looks.
-      grace_seconds: How long the launcher lets a job take that is asked to end.
       final_seconds: How long evaluators may take after the learner has completed.
 
     Returns:
@@ -55,7 +53,6 @@ def run_jobs(
                 run_dir,
                 view.make_view(terminal, f"{run}: {len(specs)} jobs"),
                 stop.event,
-                grace_seconds=grace_seconds,
                 final_seconds=final_seconds,
             ).run()
     for line in [*outcome.lines, f"{outcome.status}: {run_dir}"]:

@@ -20,7 +20,6 @@ FINAL_SECONDS = 600.0
 """How long evaluators may take for the final version, once training is complete."""
 
 _TICK_SECONDS = 0.1
-_BEYOND_GRACE_SECONDS = 15.0
 
 
 class Outcome(NamedTuple):
@@ -52,7 +51,6 @@ class Supervisor:
       run_dir: Takes their logs.
       view: Shows them; not yet started.
       stop: Set from anywhere to end the run in order.
-      grace_seconds: How long the launcher lets a job take that is asked to end.
       final_seconds: How long evaluators may take after the learner has completed.
     """
 
@@ -65,13 +63,11 @@ class Supervisor:
         view: view_lib.JobsView,
         stop: threading.Event,
         *,
-        grace_seconds: float,
         final_seconds: float = FINAL_SECONDS,
     ) -> None:
         self._reader = reader
         self._view = view
         self._stop = stop
-        self._kill_after_seconds = grace_seconds + _BEYOND_GRACE_SECONDS
         self._final_seconds = final_seconds
         self._told_of_unused = False
         # Those that serve are started first, those that use them last.
@@ -136,9 +132,8 @@ class Supervisor:
             stopped = [job for job in self._jobs if job.spec.stop_rank == rank]
             for job in stopped:
                 job.stop()
-            deadline = time.monotonic() + self._kill_after_seconds
             while not all(job.ended for job in stopped):
-                if time.monotonic() > deadline + _BEYOND_GRACE_SECONDS:
+                if self._end_late(stopped):
                     left = ", ".join(job.spec.name for job in stopped if not job.ended)
                     self._view.message(f"{left} cannot be killed, and may be left running")
                     break
@@ -147,9 +142,6 @@ class Supervisor:
                     hasty = True
                     for job in self._jobs:
                         job.forgo_grace()
-                if time.monotonic() > deadline:
-                    for job in stopped:
-                        job.kill()
                 self._tick()
                 time.sleep(_TICK_SECONDS)
 
@@ -158,14 +150,16 @@ class Supervisor:
         left = [job for job in self._jobs if not job.ended]
         for job in left:
             job.stop()
-        for seconds in (self._kill_after_seconds, _BEYOND_GRACE_SECONDS):
-            deadline = time.monotonic() + seconds
-            while any(not job.ended for job in left) and time.monotonic() < deadline:
-                for job in left:
-                    job.tick(time.monotonic())
-                time.sleep(_TICK_SECONDS)
+        while any(not job.ended for job in left) and not self._end_late(left):
             for job in left:
-                job.kill()
+                job.tick(time.monotonic())
+            time.sleep(_TICK_SECONDS)
+
+    @staticmethod
+    def _end_late(stopped: Sequence[supervised_job.SupervisedJob]) -> bool:
+        """Kills those whose grace is over, each its own; whether that was in vain for all left."""
+        in_vain = [job.end_late() for job in stopped if not job.ended]
+        return bool(in_vain) and all(in_vain)
 
     def _tick(self) -> None:
         now = time.monotonic()

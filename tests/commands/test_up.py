@@ -51,6 +51,9 @@ def bindings_of(source):
         (["--gin_file=dqn_cartpole", "--evaluators=-1"], "--evaluators must be at least 0"),
         (["--gin_file=dqn_cartpole", "--max_restarts=-1"], "--max_restarts must be at least 0"),
         (["--gin_file=dqn_cartpole", "--seed=-1"], "--seed must lie in"),
+        (["--gin_file=dqn_cartpole", "--replay_port=0"], "--replay_port must lie in 1 to 65535"),
+        (["--gin_file=dqn_cartpole", "--grace_seconds=-1"], "--grace_seconds must be at least 0"),
+        (["--gin_file=dqn_cartpole", "--replay_grace_seconds=nan"], "must be at least 0, got nan"),
         (["--gin_file=dqn_cartpole", "--address=a:1"], "add --launcher=ray"),
         (["--gin_file=dqn_cartpole", "--launcher=ray"], "no name registry is given"),
         (["--gin_file=dqn_cartpole", "--registry=memory://x"], "would not find one another"),
@@ -92,6 +95,34 @@ def test_jobs_are_the_same_programs_that_a_user_may_start_by_hand(tmp_path):
     ranks = {spec.kind: spec.stop_rank for spec in specs}
     assert ranks["watcher"] == ranks["actor"] == ranks["evaluator"] < ranks["learner"]
     assert ranks["learner"] < ranks["replay"]
+
+
+def started_with(monkeypatch, *argv):
+    """The jobs that a command line amounts to, none of them started, by name."""
+    seen = {}
+
+    def note(specs, *_, **settings):
+        seen.update({spec.name: spec for spec in specs})
+        return 0
+
+    monkeypatch.setattr(up.run_jobs, "run_jobs", note)
+    assert run("--gin_file=dqn_cartpole", *argv) == 0
+    return seen
+
+
+def test_the_address_of_the_replay_server_can_be_given(monkeypatch):
+    jobs = started_with(monkeypatch, "--replay_host=alpha", "--replay_port=8008")
+    assert jobs["replay-0"].command[-2:] == ["--host=alpha", "--port=8008"]
+    others = [job.command for name, job in jobs.items() if name != "replay-0"]
+    assert not any(word.startswith(("--host", "--port")) for command in others for word in command)
+    assert not started_with(monkeypatch)["replay-0"].command[-1].startswith("--port")
+
+
+def test_the_replay_server_has_more_time_to_end_and_both_times_are_settings(monkeypatch):
+    jobs = started_with(monkeypatch)
+    assert (jobs["learner-0"].grace_seconds, jobs["replay-0"].grace_seconds) == (60, 300)
+    jobs = started_with(monkeypatch, "--grace_seconds=90", "--replay_grace_seconds=1800")
+    assert (jobs["actor-0"].grace_seconds, jobs["replay-0"].grace_seconds) == (90, 1_800)
 
 
 def test_a_run_keeps_a_copy_of_its_configuration_that_says_the_same(tmp_path):
