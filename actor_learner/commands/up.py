@@ -201,12 +201,12 @@ def make_specs(
     shared = [
         f"--gin_file={run_dir.config.absolute()}",
         f"--run={run_dir.path.absolute()}",
-        f"--registry={registry}",
         f"--seed={seed}",
         f"--num_actors={actors}",
     ]
     environment = {
         "PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), *paths])),
+        connect.ENVIRONMENT_VARIABLE: registry,  # Its password is not for `ps` and logs.
         "PYTHONUNBUFFERED": "1",  # What a killed job printed last is what one wants to read.
     }
     needed = {} if resources is None else resources

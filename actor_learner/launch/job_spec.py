@@ -28,7 +28,8 @@ class JobSpec:
       index: Which one of its kind.
       command: The program and its arguments.
       restart: What happens when it fails.
-      environment: Variables to set, besides those that the launcher has.
+      environment: Variables to set, besides those that the launcher has. What nobody else shall see
+        goes here: a command line is shown by `ps`, and kept in the log.
       resources: What it needs of its node, such as `{"CPU": 1}`; for clusters only.
       grace_seconds: How long it may take to end when asked, saving included; then it is killed.
     """
@@ -37,7 +38,7 @@ class JobSpec:
     index: int
     command: Sequence[str]
     restart: restarts.RestartPolicy = restarts.RestartPolicy()
-    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     resources: Mapping[str, float] = dataclasses.field(default_factory=dict)
     grace_seconds: float = GRACE_SECONDS
 

@@ -12,7 +12,7 @@ import sys
 import uuid
 from collections.abc import Mapping, Sequence
 
-from actor_learner import errors
+from actor_learner import errors, redaction
 from actor_learner.jobs import job as job_lib
 from actor_learner.launch import job_spec
 
@@ -62,7 +62,7 @@ class LocalProcess:
                 )
         except (OSError, ValueError) as error:  # ValueError: a NUL in an argument.
             os.close(self._lifeline)
-            raise errors.JobError(f"{shlex.join(command)} cannot be started: {error}") from error
+            raise errors.JobError(f"{_shown(command)} cannot be started: {error}") from error
         finally:
             os.close(reading)
 
@@ -148,4 +148,8 @@ def note_start(log: pathlib.Path, spec: job_spec.JobSpec, restarts: int) -> None
     when = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
     what = f"restart {restarts}" if restarts else "start"
     with open(log, "a", encoding="utf-8") as file:
-        file.write(f"--- {what} of {spec.name}, {when}: {shlex.join(spec.command)}\n")
+        file.write(f"--- {what} of {spec.name}, {when}: {_shown(spec.command)}\n")
+
+
+def _shown(command: Sequence[str]) -> str:
+    return shlex.join(map(redaction.redacted, command))

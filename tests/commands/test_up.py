@@ -71,7 +71,7 @@ def test_what_is_wrong_is_said_before_anything_is_started(argv, words, tmp_path)
 def test_jobs_are_the_same_programs_that_a_user_may_start_by_hand(tmp_path):
     run_dir = run_directory.RunDirectory(tmp_path / "run")
     specs = up.make_specs(
-        run_dir, registry="redis://host:1", seed=5, actors=2, evaluators=1, own=["watcher"],
+        run_dir, registry="redis://:secret@host:1", seed=5, actors=2, evaluators=1, own=["watcher"],
         resources={"learner": {"GPU": 1}}, paths=["/beside/the/leaf"],
     )  # fmt: skip
     assert [spec.name for spec in specs] == [
@@ -82,11 +82,13 @@ def test_jobs_are_the_same_programs_that_a_user_may_start_by_hand(tmp_path):
         *(sys.executable, "-m", "actor_learner.jobs.actor"),
         f"--gin_file={tmp_path}/run/config.gin",
         f"--run={tmp_path}/run",
-        "--registry=redis://host:1",
         "--seed=5",
         "--num_actors=2",
         "--index=1",
     ]
+    for spec in specs:
+        assert spec.environment["ACTOR_LEARNER_REGISTRY"] == "redis://:secret@host:1"
+        assert "secret" not in repr(spec)
     assert by_name["watcher-0"].command[2] == "actor_learner.jobs.custom"
     assert by_name["watcher-0"].command[-1] == "--job=watcher"
     assert by_name["learner-0"].resources == {"GPU": 1}

@@ -142,6 +142,21 @@ def test_a_killed_guardian_takes_its_job_along(guard, tmp_path):
     processes.wait_until_gone([job])
 
 
+def test_the_log_of_a_job_says_how_it_was_started_without_passwords(tmp_path):
+    command = ["true", "--registry=redis://:secret@host:6379/0"]
+    started = local.LocalLauncher().launch(
+        job_spec.JobSpec("actor", 0, command), 0, tmp_path / "log"
+    )
+    assert started.wait(processes.DEADLINE) == 0
+    log = (tmp_path / "log").read_text()
+    assert "true --registry=redis://host:6379/0" in log and "secret" not in log
+    with pytest.raises(errors.JobError) as caught:
+        local.LocalProcess(
+            [*command, "\0"], ENVIRONMENT, tmp_path / "log", grace_seconds=1.0, incarnation="x"
+        )
+    assert "secret" not in str(caught.value)
+
+
 def test_every_job_has_the_grace_of_its_own_spec(tmp_path):
     script = (
         "sleep 1000 & trap 'echo asked >> $OUT/asked-$KIND' TERM; echo up >> $OUT/up; "
