@@ -174,7 +174,7 @@ def make_specs(
     seed: int,
     actors: int,
     evaluators: int,
-    own: Sequence[str] = (),
+    own: Mapping[str, int] | None = None,
     resources: Mapping[str, Mapping[str, float]] | None = None,
     paths: Sequence[str] = (),
     restart: restarts.RestartPolicy | None = None,
@@ -190,7 +190,7 @@ def make_specs(
       seed: The run's seed.
       actors: How many.
       evaluators: How many.
-      own: Names of the user's own jobs.
+      own: How many of each of the user's own jobs, by its name.
       resources: What each kind needs of its node; others need one CPU.
       paths: Where modules that gin files import are looked for, besides Python's own path.
       restart: What happens when a job fails.
@@ -228,7 +228,11 @@ def make_specs(
         spec("learner", 0, "learner"),
         *(spec("actor", index, "actor") for index in range(actors)),
         *(spec("evaluator", index, "evaluator") for index in range(evaluators)),
-        *(spec(name, 0, "custom", f"--job={name}") for name in own),
+        *(
+            spec(name, index, "custom", f"--job={name}")
+            for name, count in (own or {}).items()
+            for index in range(count)
+        ),
     ]
 
 

@@ -71,11 +71,12 @@ def test_what_is_wrong_is_said_before_anything_is_started(argv, words, tmp_path)
 def test_jobs_are_the_same_programs_that_a_user_may_start_by_hand(tmp_path):
     run_dir = run_directory.RunDirectory(tmp_path / "run")
     specs = up.make_specs(
-        run_dir, registry="redis://:secret@host:1", seed=5, actors=2, evaluators=1, own=["watcher"],
-        resources={"learner": {"GPU": 1}}, paths=["/beside/the/leaf"],
+        run_dir, registry="redis://:secret@host:1", seed=5, actors=2, evaluators=1,
+        own={"watcher": 2, "painter": 0}, resources={"learner": {"GPU": 1}},
+        paths=["/beside/the/leaf"],
     )  # fmt: skip
     assert [spec.name for spec in specs] == [
-        "replay-0", "learner-0", "actor-0", "actor-1", "evaluator-0", "watcher-0"
+        "replay-0", "learner-0", "actor-0", "actor-1", "evaluator-0", "watcher-0", "watcher-1"
     ]  # fmt: skip
     by_name = {spec.name: spec for spec in specs}
     assert by_name["actor-1"].command == [
@@ -90,7 +91,7 @@ def test_jobs_are_the_same_programs_that_a_user_may_start_by_hand(tmp_path):
         assert spec.environment["ACTOR_LEARNER_REGISTRY"] == "redis://:secret@host:1"
         assert "secret" not in repr(spec)
     assert by_name["watcher-0"].command[2] == "actor_learner.jobs.custom"
-    assert by_name["watcher-0"].command[-1] == "--job=watcher"
+    assert by_name["watcher-1"].command[-2:] == ["--index=1", "--job=watcher"]
     assert by_name["learner-0"].resources == {"GPU": 1}
     assert by_name["actor-0"].resources == {"CPU": 1}
     assert by_name["actor-0"].environment["PYTHONPATH"].endswith("/beside/the/leaf")
@@ -110,6 +111,13 @@ def started_with(monkeypatch, *argv):
     monkeypatch.setattr(up.run_jobs, "run_jobs", note)
     assert run("--gin_file=dqn_cartpole", *argv) == 0
     return seen
+
+
+def test_gin_says_how_many_there_are_of_a_job_of_the_users_own(monkeypatch):
+    extra = "--gin_param=Jobs.extra = {'watcher': @dqn, 'painter': @dqn}"
+    jobs = started_with(monkeypatch, extra, "--gin_param=Jobs.counts = {'watcher': 3}")
+    own = [name for name in jobs if name.startswith(("watcher", "painter"))]
+    assert own == ["watcher-0", "watcher-1", "watcher-2", "painter-0"]
 
 
 def test_the_address_of_the_replay_server_can_be_given(monkeypatch):
