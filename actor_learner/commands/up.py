@@ -8,7 +8,7 @@ import os
 import pathlib
 import secrets
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from actor_learner import config, errors, import_path, run_directory
 from actor_learner.commands import frozen_config
@@ -40,6 +40,7 @@ class UpOptions:
     replay_port: int | None = None
     grace_seconds: float = job_spec.GRACE_SECONDS
     replay_grace_seconds: float = job_spec.REPLAY_GRACE_SECONDS
+    tolerate: tuple[str, ...] = ()
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
@@ -80,6 +81,13 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         type=int,
         default=restarts.RestartPolicy().most,
         help="of each job within ten minutes, before the run is given up (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--tolerate",
+        default="",
+        metavar="KIND,...",
+        help="kinds of jobs, such as actor,evaluator, without which the run goes on when one has "
+        "failed for good; one actor must be left (default: any failure for good ends the run)",
     )
     parser.add_argument(
         "--replay_host",
@@ -124,6 +132,7 @@ def run(options: UpOptions) -> int:
     import_path.extend(paths)
     config.check(source)
     jobs = extra_jobs.declared(source)
+    _check_tolerated(options.tolerate, jobs.extra)
     name = pathlib.Path(source.gin_files[-1]).stem
     run_dir = earlier or run_directory.RunDirectory.create(options.run_dir, name)
     with run_dir.locked():
@@ -142,6 +151,7 @@ def run(options: UpOptions) -> int:
             replay_flags=_replay_flags(options),
             grace_seconds=options.grace_seconds,
             replay_grace_seconds=options.replay_grace_seconds,
+            tolerate=options.tolerate,
         )
         with process_output.capture_native_output(run_dir.log(JOB), capture_stdout=True) as output:
             print(f"run directory: {run_dir} (seed {seed})", file=output.terminal, flush=True)
@@ -181,6 +191,7 @@ def make_specs(
     replay_flags: Sequence[str] = (),
     grace_seconds: float = job_spec.GRACE_SECONDS,
     replay_grace_seconds: float = job_spec.REPLAY_GRACE_SECONDS,
+    tolerate: Collection[str] = (),
 ) -> list[job_spec.JobSpec]:
     """The jobs of a run whose configuration is in its directory.
 
@@ -197,6 +208,7 @@ def make_specs(
       replay_flags: Of the replay job alone: `--host`, `--port`.
       grace_seconds: How long a job that is asked to end may take.
       replay_grace_seconds: How long the replay job may.
+      tolerate: Kinds of jobs without which the run goes on.
     """
     shared = [
         f"--gin_file={run_dir.config.absolute()}",
@@ -221,6 +233,7 @@ def make_specs(
             environment=environment,
             resources=needed.get(kind, DEFAULT_RESOURCES),
             grace_seconds=replay_grace_seconds if kind == "replay" else grace_seconds,
+            tolerated=kind in tolerate,
         )
 
     return [
@@ -254,6 +267,7 @@ def _command(arguments: argparse.Namespace) -> int:
             replay_port=arguments.replay_port,
             grace_seconds=arguments.grace_seconds,
             replay_grace_seconds=arguments.replay_grace_seconds,
+            tolerate=tuple(filter(None, arguments.tolerate.split(","))),
         )
     )
 
@@ -279,6 +293,15 @@ def _check(options: UpOptions) -> None:
             f"--address={options.address} is that of a Ray cluster: add --launcher=ray"
         )
     _given_registry(options)
+
+
+def _check_tolerated(tolerate: Sequence[str], own: Collection[str]) -> None:
+    dispensable = ("actor", "evaluator", *own)
+    for kind in tolerate:
+        if kind not in dispensable:
+            raise errors.ConfigError(
+                f"--tolerate={kind}: a run can do without these only: {', '.join(dispensable)}"
+            )
 
 
 def _source(options: UpOptions, earlier: run_directory.RunDirectory | None) -> config.ConfigSource:

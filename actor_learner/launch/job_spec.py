@@ -32,6 +32,8 @@ class JobSpec:
         goes here: a command line is shown by `ps`, and kept in the log.
       resources: What it needs of its node, such as `{"CPU": 1}`; for clusters only.
       grace_seconds: How long it may take to end when asked, saving included; then it is killed.
+      tolerated: Whether the run goes on without it when it has failed for good; of actors, one must
+        be left.
     """
 
     kind: str
@@ -41,6 +43,7 @@ class JobSpec:
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     resources: Mapping[str, float] = dataclasses.field(default_factory=dict)
     grace_seconds: float = GRACE_SECONDS
+    tolerated: bool = False
 
     @property
     def name(self) -> str:
@@ -50,6 +53,11 @@ class JobSpec:
     def ends_run(self) -> bool:
         """Whether the run is complete when this job is."""
         return self.kind == "learner"
+
+    @property
+    def collects(self) -> bool:
+        """Whether it makes experience, without which nothing is learned."""
+        return self.kind == "actor"
 
     @property
     def serves(self) -> bool:

@@ -11,7 +11,7 @@ from actor_learner.jobs import states
 from actor_learner.launch import job_spec, status_reader, supervisor, view
 from actor_learner.naming import connect
 
-OK, FAILED, BAD_CONFIGURATION = 0, 1, 2
+OK, FAILED, BAD_CONFIGURATION, LACKING = 0, 1, 2, 4
 
 
 def run_jobs(
@@ -37,7 +37,8 @@ def run_jobs(
 
     Returns:
       0: the run is complete. 1: a job has failed for good. 2: its configuration is wrong. 3: ended
-      in order by a controller; 130, 143: by Ctrl-C or SIGTERM.
+      in order by a controller. 4: complete, though a job has failed for good, which was tolerated.
+      130, 143: by Ctrl-C or SIGTERM.
     """
     with connect.connect(registry, who="launcher") as names:
         controller = controller_lib.Controller(names, run)
@@ -55,12 +56,14 @@ def run_jobs(
                 stop.event,
                 final_seconds=final_seconds,
             ).run()
-    for line in [*outcome.lines, f"{outcome.status}: {run_dir}"]:
+    lacks = outcome.status == supervisor.COMPLETED and bool(outcome.without)
+    without = f" without {', '.join(outcome.without)}" if lacks else ""
+    for line in [*outcome.lines, f"{outcome.status}{without}: {run_dir}"]:
         print(line, file=terminal, flush=True)
     if outcome.status == supervisor.INTERRUPTED:
         return stop.exit_code
     if outcome.status == supervisor.COMPLETED:
-        return OK
+        return LACKING if lacks else OK
     if outcome.status == supervisor.STOPPED:
         return states.TOLD_TO_EXIT
     return BAD_CONFIGURATION if outcome.bad_configuration else FAILED

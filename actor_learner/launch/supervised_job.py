@@ -169,6 +169,8 @@ class SupervisedJob:
             self.last_words = f"{_how(code)}: its configuration is wrong or does not suit the run"
         else:
             self._restart(now, ran)
+        if self.state == FAILED and self.spec.tolerated:
+            self._say(f"{self.spec.name} failed for good, with {self.last_words} ({self.log})")
 
     def _restart(self, now: float, ran: float) -> None:
         policy = self.spec.restart

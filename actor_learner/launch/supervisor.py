@@ -29,11 +29,13 @@ class Outcome(NamedTuple):
       status: COMPLETED, FAILED, INTERRUPTED by a signal, or STOPPED by a controller.
       lines: What to tell the user, after the view is closed.
       bad_configuration: Whether a job said that its configuration is wrong.
+      without: Jobs that have failed for good, which was tolerated.
     """
 
     status: str
     lines: list[str]
     bad_configuration: bool = False
+    without: Sequence[str] = ()
 
 
 class Supervisor:
@@ -42,7 +44,8 @@ class Supervisor:
     The run is complete when the learner is, or all jobs are, if there is no learner. Actors and
     jobs of the user's own are then stopped, evaluators given time to evaluate the final version;
     then the learner is stopped, if it still runs, and the replay last. The same order serves an
-    interruption, the failure, for good, of any job, and a learner that a controller has ended.
+    interruption, the failure, for good, of any job, unless its spec tolerates that, and a learner
+    that a controller has ended.
 
     Args:
       specs: The jobs.
@@ -87,8 +90,13 @@ class Supervisor:
             late = self._late() if status == COMPLETED else []
             lines = self._explain(late)
             self._stop_in_order()
-            bad_configuration = any(job.bad_configuration for job in self._jobs)
-            return Outcome(FAILED if late else status, lines, bad_configuration)
+            fatal = self._fatal()
+            return Outcome(
+                FAILED if late else status,
+                lines,
+                any(job.bad_configuration for job in fatal),
+                [job.spec.name for job in self._failed() if job not in fatal],
+            )
         finally:
             self._end_rest()
             self._view.close()
@@ -109,7 +117,7 @@ class Supervisor:
         """Watches over the jobs until `reached()`, or one has failed, or the user interrupts."""
         while True:
             self._tick()
-            if any(job.state == supervised_job.FAILED for job in self._jobs):
+            if self._fatal():
                 return FAILED
             decisive = self._decisive()
             if all(job.ended for job in decisive) and not self._complete():
@@ -118,6 +126,19 @@ class Supervisor:
                 return COMPLETED
             if self._stop.wait(_TICK_SECONDS):
                 return INTERRUPTED
+
+    def _failed(self) -> list[supervised_job.SupervisedJob]:
+        return [job for job in self._jobs if job.state == supervised_job.FAILED]
+
+    def _fatal(self) -> list[supervised_job.SupervisedJob]:
+        """Those whose failure ends the run: it is not tolerated, or no actor is left."""
+        # Those that are asked to end, training being complete, have done their work.
+        acting = [j for j in self._jobs if j.spec.collects and (j.stopping or not j.ended)]
+        return [
+            job
+            for job in self._failed()
+            if not job.spec.tolerated or (job.spec.collects and not acting)
+        ]
 
     def _complete(self) -> bool:
         return all(job.state == supervised_job.COMPLETED for job in self._decisive())
@@ -178,7 +199,7 @@ class Supervisor:
 
     def _explain(self, late: Sequence[str]) -> list[str]:
         lines: list[str] = []
-        failed = [job for job in self._jobs if job.state == supervised_job.FAILED]
+        failed = self._failed()
         if failed:
             self._reader.read_now()  # For the errors they have left last.
         for job in failed:

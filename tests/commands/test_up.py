@@ -51,6 +51,7 @@ def bindings_of(source):
         (["--gin_file=dqn_cartpole", "--evaluators=-1"], "--evaluators must be at least 0"),
         (["--gin_file=dqn_cartpole", "--max_restarts=-1"], "--max_restarts must be at least 0"),
         (["--gin_file=dqn_cartpole", "--seed=-1"], "--seed must lie in"),
+        (["--gin_file=dqn_cartpole", "--tolerate=replay"], "without these only: actor, evaluator"),
         (["--gin_file=dqn_cartpole", "--replay_port=0"], "--replay_port must lie in 1 to 65535"),
         (["--gin_file=dqn_cartpole", "--grace_seconds=-1"], "--grace_seconds must be at least 0"),
         (["--gin_file=dqn_cartpole", "--replay_grace_seconds=nan"], "must be at least 0, got nan"),
@@ -118,6 +119,14 @@ def test_gin_says_how_many_there_are_of_a_job_of_the_users_own(monkeypatch):
     jobs = started_with(monkeypatch, extra, "--gin_param=Jobs.counts = {'watcher': 3}")
     own = [name for name in jobs if name.startswith(("watcher", "painter"))]
     assert own == ["watcher-0", "watcher-1", "watcher-2", "painter-0"]
+
+
+def test_jobs_that_may_fail_are_named_by_kind(monkeypatch):
+    extra = "--gin_param=Jobs.extra = {'watcher': @dqn}"
+    jobs = started_with(monkeypatch, extra, "--actors=2", "--tolerate=actor,watcher")
+    tolerated = [name for name, spec in jobs.items() if spec.tolerated]
+    assert tolerated == ["actor-0", "actor-1", "watcher-0"]
+    assert not any(spec.tolerated for spec in started_with(monkeypatch).values())
 
 
 def test_the_address_of_the_replay_server_can_be_given(monkeypatch):
