@@ -21,6 +21,7 @@ JOBS = {
     "actor": "one of its actors (--index=N)",
     "learner": "its learner",
     "evaluator": "one of its evaluators; also: eval --run=RUN",
+    "custom": "one of your own jobs: custom NAME, as Jobs.extra calls it (--index=N)",
 }
 
 _FLAGS_OF_JOBS = (

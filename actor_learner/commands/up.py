@@ -8,7 +8,7 @@ import os
 import pathlib
 import secrets
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from actor_learner import config, errors, import_path, run_directory
 from actor_learner.commands import frozen_config
@@ -36,6 +36,11 @@ class UpOptions:
     launcher: str = "local"
     address: str = "auto"
     max_restarts: int = restarts.RestartPolicy().most
+    replay_host: str | None = None
+    replay_port: int | None = None
+    grace_seconds: float = job_spec.GRACE_SECONDS
+    replay_grace_seconds: float = job_spec.REPLAY_GRACE_SECONDS
+    tolerate: tuple[str, ...] = ()
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
@@ -77,6 +82,38 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         default=restarts.RestartPolicy().most,
         help="of each job within ten minutes, before the run is given up (default: %(default)s)",
     )
+    parser.add_argument(
+        "--tolerate",
+        default="",
+        metavar="KIND,...",
+        help="kinds of jobs, such as actor,evaluator, without which the run goes on when one has "
+        "failed for good; one actor must be left (default: any failure for good ends the run)",
+    )
+    parser.add_argument(
+        "--replay_host",
+        metavar="HOST",
+        help="how the other jobs reach the replay server (default: localhost, or the address of "
+        "the network interface if the registry is outside the run directory; under Ray its node's)",
+    )
+    parser.add_argument(
+        "--replay_port", type=int, metavar="PORT", help="of the replay server (default: a free one)"
+    )
+    parser.add_argument(
+        "--grace_seconds",
+        type=float,
+        default=job_spec.GRACE_SECONDS,
+        metavar="SECONDS",
+        help="for a job that is asked to end, saving included, before it is killed "
+        "(default: %(default)g)",
+    )
+    parser.add_argument(
+        "--replay_grace_seconds",
+        type=float,
+        default=job_spec.REPLAY_GRACE_SECONDS,
+        metavar="SECONDS",
+        help="the same for the replay server, which takes seconds per gigabyte to save "
+        "(default: %(default)g)",
+    )
     parser.set_defaults(command=_command)
 
 
@@ -95,6 +132,7 @@ def run(options: UpOptions) -> int:
     import_path.extend(paths)
     config.check(source)
     jobs = extra_jobs.declared(source)
+    _check_tolerated(options.tolerate, jobs.extra)
     name = pathlib.Path(source.gin_files[-1]).stem
     run_dir = earlier or run_directory.RunDirectory.create(options.run_dir, name)
     with run_dir.locked():
@@ -110,6 +148,10 @@ def run(options: UpOptions) -> int:
             resources=jobs.resources,
             paths=paths,
             restart=restarts.RestartPolicy(most=options.max_restarts),
+            replay_flags=_replay_flags(options),
+            grace_seconds=options.grace_seconds,
+            replay_grace_seconds=options.replay_grace_seconds,
+            tolerate=options.tolerate,
         )
         with process_output.capture_native_output(run_dir.log(JOB), capture_stdout=True) as output:
             print(f"run directory: {run_dir} (seed {seed})", file=output.terminal, flush=True)
@@ -142,10 +184,14 @@ def make_specs(
     seed: int,
     actors: int,
     evaluators: int,
-    own: Sequence[str] = (),
+    own: Mapping[str, int] | None = None,
     resources: Mapping[str, Mapping[str, float]] | None = None,
     paths: Sequence[str] = (),
     restart: restarts.RestartPolicy | None = None,
+    replay_flags: Sequence[str] = (),
+    grace_seconds: float = job_spec.GRACE_SECONDS,
+    replay_grace_seconds: float = job_spec.REPLAY_GRACE_SECONDS,
+    tolerate: Collection[str] = (),
 ) -> list[job_spec.JobSpec]:
     """The jobs of a run whose configuration is in its directory.
 
@@ -155,20 +201,24 @@ def make_specs(
       seed: The run's seed.
       actors: How many.
       evaluators: How many.
-      own: Names of the user's own jobs.
+      own: How many of each of the user's own jobs, by its name.
       resources: What each kind needs of its node; others need one CPU.
       paths: Where modules that gin files import are looked for, besides Python's own path.
       restart: What happens when a job fails.
+      replay_flags: Of the replay job alone: `--host`, `--port`.
+      grace_seconds: How long a job that is asked to end may take.
+      replay_grace_seconds: How long the replay job may.
+      tolerate: Kinds of jobs without which the run goes on.
     """
     shared = [
         f"--gin_file={run_dir.config.absolute()}",
         f"--run={run_dir.path.absolute()}",
-        f"--registry={registry}",
         f"--seed={seed}",
         f"--num_actors={actors}",
     ]
     environment = {
         "PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), *paths])),
+        connect.ENVIRONMENT_VARIABLE: registry,  # Its password is not for `ps` and logs.
         "PYTHONUNBUFFERED": "1",  # What a killed job printed last is what one wants to read.
     }
     needed = {} if resources is None else resources
@@ -182,14 +232,22 @@ def make_specs(
             restart=restart or restarts.RestartPolicy(),
             environment=environment,
             resources=needed.get(kind, DEFAULT_RESOURCES),
+            grace_seconds=replay_grace_seconds if kind == "replay" else grace_seconds,
+            tolerated=kind in tolerate,
         )
 
+    # One that may fail for good is waited for only while it shows itself.
+    awaited_evaluators = 0 if "evaluator" in tolerate else evaluators
     return [
-        spec("replay", 0, "replay"),
-        spec("learner", 0, "learner", f"--num_evaluators={evaluators}"),
+        spec("replay", 0, "replay", *replay_flags),
+        spec("learner", 0, "learner", f"--num_evaluators={awaited_evaluators}"),
         *(spec("actor", index, "actor") for index in range(actors)),
         *(spec("evaluator", index, "evaluator") for index in range(evaluators)),
-        *(spec(name, 0, "custom", f"--job={name}") for name in own),
+        *(
+            spec(name, index, "custom", f"--job={name}")
+            for name, count in (own or {}).items()
+            for index in range(count)
+        ),
     ]
 
 
@@ -207,6 +265,11 @@ def _command(arguments: argparse.Namespace) -> int:
             launcher=arguments.launcher,
             address=arguments.address,
             max_restarts=arguments.max_restarts,
+            replay_host=arguments.replay_host,
+            replay_port=arguments.replay_port,
+            grace_seconds=arguments.grace_seconds,
+            replay_grace_seconds=arguments.replay_grace_seconds,
+            tolerate=tuple(filter(None, arguments.tolerate.split(","))),
         )
     )
 
@@ -218,14 +281,29 @@ def _check(options: UpOptions) -> None:
         ("actors", options.actors, 1),
         ("evaluators", options.evaluators, 0),
         ("max_restarts", options.max_restarts, 0),
+        ("grace_seconds", options.grace_seconds, 0),
+        ("replay_grace_seconds", options.replay_grace_seconds, 0),
     ):
-        if value < least:
+        if not value >= least:  # So that a number that is none is refused, too.
             raise errors.ConfigError(f"--{flag} must be at least {least}, got {value}")
+    if options.replay_port is not None and not 0 < options.replay_port < 2**16:
+        raise errors.ConfigError(
+            f"--replay_port must lie in 1 to {2**16 - 1}, got {options.replay_port}"
+        )
     if options.launcher == "local" and options.address != "auto":
         raise errors.ConfigError(
             f"--address={options.address} is that of a Ray cluster: add --launcher=ray"
         )
     _given_registry(options)
+
+
+def _check_tolerated(tolerate: Sequence[str], own: Collection[str]) -> None:
+    dispensable = ("actor", "evaluator", *own)
+    for kind in tolerate:
+        if kind not in dispensable:
+            raise errors.ConfigError(
+                f"--tolerate={kind}: a run can do without these only: {', '.join(dispensable)}"
+            )
 
 
 def _source(options: UpOptions, earlier: run_directory.RunDirectory | None) -> config.ConfigSource:
@@ -283,6 +361,11 @@ def _given_registry(options: UpOptions) -> str | None:
             "a directory or redis://HOST:PORT"
         )
     return url
+
+
+def _replay_flags(options: UpOptions) -> list[str]:
+    given = {"host": options.replay_host, "port": options.replay_port}
+    return [f"--{flag}={value}" for flag, value in given.items() if value is not None]
 
 
 def _launcher(options: UpOptions, run_dir: run_directory.RunDirectory) -> job_spec.Launcher:

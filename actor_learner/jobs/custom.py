@@ -1,4 +1,4 @@
-"""One of the user's own jobs: `python -m actor_learner.jobs.custom --job=NAME --gin_file=…`."""
+"""One of the user's own jobs: `actor-learner custom NAME --gin_file=… --run=… [--index=N]`."""
 
 from __future__ import annotations
 
@@ -8,17 +8,25 @@ from collections.abc import Sequence
 
 from actor_learner.jobs import extra_jobs, main, worker
 
+_COMMAND, _FLAG = "custom", "--job"
+
 
 def run(argv: Sequence[str] | None = None) -> int:
-    """Runs the job that `--job` names; returns the exit code."""
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--job", required=True)
-    known, _ = parser.parse_known_args(sys.argv[1:] if argv is None else list(argv))
-    return main.run_job(known.job, _make, argv, add_flags=_add_flags)
+    """Runs the job that the first word names, or `--job=NAME`; returns the exit code."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    if given and not given[0].startswith("-"):
+        given[0] = f"{_FLAG}={given[0]}"
+    parser = argparse.ArgumentParser(prog=f"actor-learner {_COMMAND}", add_help=False)
+    parser.add_argument(_FLAG)
+    known, _ = parser.parse_known_args(given)
+    if known.job in extra_jobs.OURS:  # It would take the place of the real one.
+        parser.error(f"{known.job} is no job of Jobs.extra: use `actor-learner {known.job}`")
+    # Without a name there is only the help to show, or what is missing to say.
+    return main.run_job(known.job or _COMMAND, _make, given, add_flags=_add_flags)
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--job", required=True, help="its name in Jobs.extra")
+    parser.add_argument(_FLAG, required=True, help="its name in Jobs.extra, or the first word")
 
 
 def _make(arguments: argparse.Namespace) -> worker.Worker:

@@ -3,14 +3,16 @@
 ```
 import my_project.watcher
 Jobs.extra = {'watcher': @TableWatcher}      # A class derived from Worker, not called.
-TableWatcher.table = 'replay'
+Jobs.counts = {'watcher': 2}                 # How many `up` starts; one where nothing is said.
+TableWatcher.interval_seconds = 10.0
 Jobs.tables = [@my_notes_table()]            # Served beside ours; returns a reverb.Table.
 Jobs.resources = {'learner': {'CPU': 2, 'GPU': 1}, 'watcher': {'CPU': 0.1}}
 Jobs.final_evaluation_seconds = 1_800        # For long episodes.
 ```
 
-`actor-learner up` then starts `watcher-0` beside ours; it is supervised, addressed and shown like
-them. It also runs on its own: `python -m actor_learner.jobs.custom --job=watcher --gin_file=… `.
+`actor-learner up` then starts `watcher-0` and `watcher-1` beside ours; they are supervised,
+addressed and shown like them. By hand, on any machine, each is
+`actor-learner custom watcher --gin_file=… --run=… --index=…`.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ class Jobs:
         the run; with a signature of any kind.
       resources: What a job needs of the node it is placed on, by its kind: `{'CPU': 1, 'GPU': 1}`.
         For launchers that place jobs on a cluster; those on one machine do not look at it.
+      counts: How many of each job of `extra` a launcher starts, by its name; 1 where nothing is
+        said, 0 for one that is only started by hand.
       final_evaluation_seconds: How long the learner, having finished, waits for the evaluators to
         rate its final version. A launcher waits twice as long for them to end.
     """
@@ -49,12 +53,15 @@ class Jobs:
         resources: dict[str, dict[str, float]] | None = None,
         tables: Sequence[Any] = (),
         final_evaluation_seconds: float = FINAL_EVALUATION_SECONDS,
+        counts: dict[str, int] | None = None,
     ) -> None:
         self.extra = dict(extra or {})
         self.tables = list(tables)
         self.resources = dict(resources or {})
         self.final_evaluation_seconds = final_evaluation_seconds
+        self.counts = dict(counts or {})
         _check_extra(self.extra)
+        _check_counts(self.counts, self.extra)
         _check_resources(self.resources)
         _check_seconds(final_evaluation_seconds)
 
@@ -80,12 +87,12 @@ class Declared(NamedTuple):
     """What can be known of `Jobs` without importing anything.
 
     Attributes:
-      extra: Names of the user's jobs.
+      extra: How many there are of each of the user's jobs, by its name.
       resources: What each kind of job needs of its node.
       final_evaluation_seconds: As that of `Jobs`.
     """
 
-    extra: list[str]
+    extra: dict[str, int]
     resources: dict[str, dict[str, float]]
     final_evaluation_seconds: float
 
@@ -104,11 +111,11 @@ def declared(source: config.ConfigSource) -> Declared:
         if isinstance(statement, statements.Binding) and statement.selector == _OWNER:
             values[statement.parameter] = (statement, statement.value)
     found = {}
-    for parameter in ("extra", "resources"):
+    for parameter in ("extra", "resources", "counts"):
         binding, value = values.get(parameter, (None, None))
         value = {} if value is None else value
         literal = isinstance(value, dict) and all(isinstance(key, str) for key in value)
-        if not literal or (parameter == "resources" and _references(value)):
+        if not literal or (parameter != "extra" and _references(value)):
             raise errors.ConfigError(
                 f"{binding.origin}: Jobs.{parameter} must be written out as a dict with names of "
                 f"jobs as keys, got {value!r}"
@@ -116,9 +123,11 @@ def declared(source: config.ConfigSource) -> Declared:
         found[parameter] = value
     _check_extra(found["extra"])
     _check_resources(found["resources"])
+    _check_counts(found["counts"], found["extra"])
     _, seconds = values.get(_SECONDS, (None, FINAL_EVALUATION_SECONDS))
     _check_seconds(seconds)
-    return Declared(list(found["extra"]), found["resources"], seconds)
+    extra = {name: found["counts"].get(name, 1) for name in found["extra"]}
+    return Declared(extra, found["resources"], seconds)
 
 
 def _references(value: Any) -> bool:
@@ -132,6 +141,22 @@ def _check_extra(extra: Mapping[str, Any]) -> None:
         if name in OURS:
             raise errors.ConfigError(
                 f"Jobs.extra has a job '{name}', which is one of ours: {', '.join(OURS)}"
+            )
+
+
+def _check_counts(counts: Mapping[str, Any], extra: Mapping[str, Any]) -> None:
+    for name, count in counts.items():
+        if name not in extra:
+            hint = (
+                f": use --{name}s of `actor-learner up`" if name in ("actor", "evaluator") else ""
+            )
+            known = ", ".join(extra) or "none"
+            raise errors.ConfigError(
+                f"Jobs.counts has '{name}', which is no job of Jobs.extra ({known}){hint}"
+            )
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise errors.ConfigError(
+                f"Jobs.counts['{name}'] must be a whole number, at least 0; got {count!r}"
             )
 
 

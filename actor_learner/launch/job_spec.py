@@ -10,6 +10,12 @@ from typing import Protocol
 from actor_learner.jobs import names
 from actor_learner.launch import restarts
 
+GRACE_SECONDS = 60.0
+"""How long a job that is asked to end may take, saving included."""
+
+REPLAY_GRACE_SECONDS = 300.0
+"""How long the replay server may: it saves its contents, which takes seconds per gigabyte."""
+
 _STOP_RANKS = {"policy": 1, "learner": 2, "replay": 3}
 
 
@@ -22,16 +28,22 @@ class JobSpec:
       index: Which one of its kind.
       command: The program and its arguments.
       restart: What happens when it fails.
-      environment: Variables to set, besides those that the launcher has.
+      environment: Variables to set, besides those that the launcher has. What nobody else shall see
+        goes here: a command line is shown by `ps`, and kept in the log.
       resources: What it needs of its node, such as `{"CPU": 1}`; for clusters only.
+      grace_seconds: How long it may take to end when asked, saving included; then it is killed.
+      tolerated: Whether the run goes on without it when it has failed for good; of actors, one must
+        be left.
     """
 
     kind: str
     index: int
     command: Sequence[str]
     restart: restarts.RestartPolicy = restarts.RestartPolicy()
-    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     resources: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    grace_seconds: float = GRACE_SECONDS
+    tolerated: bool = False
 
     @property
     def name(self) -> str:
@@ -41,6 +53,11 @@ class JobSpec:
     def ends_run(self) -> bool:
         """Whether the run is complete when this job is."""
         return self.kind == "learner"
+
+    @property
+    def collects(self) -> bool:
+        """Whether it makes experience, without which nothing is learned."""
+        return self.kind == "actor"
 
     @property
     def serves(self) -> bool:
@@ -80,7 +97,7 @@ class Process(Protocol):
         """None while it runs; then its exit code, or minus the number of the signal it died of."""
 
     def terminate(self) -> None:
-        """Asks it to end; it is killed if it has not after the launcher's grace period."""
+        """Asks it to end; it is killed if it has not after its `JobSpec.grace_seconds`."""
 
     def kill(self) -> None:
         """Ends it, and all that it has started, at once."""

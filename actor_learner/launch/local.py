@@ -12,12 +12,9 @@ import sys
 import uuid
 from collections.abc import Mapping, Sequence
 
-from actor_learner import errors
+from actor_learner import errors, redaction
 from actor_learner.jobs import job as job_lib
 from actor_learner.launch import job_spec
-
-GRACE_SECONDS = 60.0
-"""How long a job that is asked to end may take, saving included."""
 
 GUARDIAN = pathlib.Path(__file__).with_name("guardian.py")
 _TERMINATE, _KILL, _FORGO_GRACE = b"t", b"k", b"!"  # What its guardian understands.
@@ -65,7 +62,7 @@ class LocalProcess:
                 )
         except (OSError, ValueError) as error:  # ValueError: a NUL in an argument.
             os.close(self._lifeline)
-            raise errors.JobError(f"{shlex.join(command)} cannot be started: {error}") from error
+            raise errors.JobError(f"{_shown(command)} cannot be started: {error}") from error
         finally:
             os.close(reading)
 
@@ -111,18 +108,11 @@ class LocalProcess:
 
 
 class LocalLauncher:
-    """Starts jobs here. See `job_spec.Launcher`.
-
-    Args:
-      grace_seconds: How long a job that is asked to end may take.
-    """
-
-    def __init__(self, grace_seconds: float = GRACE_SECONDS) -> None:
-        self._grace_seconds = grace_seconds
+    """Starts jobs here. See `job_spec.Launcher`."""
 
     def launch(self, spec: job_spec.JobSpec, restarts: int, log: pathlib.Path) -> LocalProcess:
         note_start(log, spec, restarts)
-        return start(spec, restarts, log, grace_seconds=self._grace_seconds)
+        return start(spec, restarts, log)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -133,10 +123,9 @@ def start(
     restarts: int,
     log: pathlib.Path,
     *,
-    grace_seconds: float,
     detached: bool = False,
 ) -> LocalProcess:
-    """Starts a job on this machine."""
+    """Starts a job on this machine. See `LocalProcess` for `detached`."""
     incarnation = uuid.uuid4().hex
     environment = {
         **os.environ,
@@ -148,7 +137,7 @@ def start(
         spec.command,
         environment,
         log,
-        grace_seconds=grace_seconds,
+        grace_seconds=spec.grace_seconds,
         incarnation=incarnation,
         detached=detached,
     )
@@ -159,4 +148,8 @@ def note_start(log: pathlib.Path, spec: job_spec.JobSpec, restarts: int) -> None
     when = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
     what = f"restart {restarts}" if restarts else "start"
     with open(log, "a", encoding="utf-8") as file:
-        file.write(f"--- {what} of {spec.name}, {when}: {shlex.join(spec.command)}\n")
+        file.write(f"--- {what} of {spec.name}, {when}: {_shown(spec.command)}\n")
+
+
+def _shown(command: Sequence[str]) -> str:
+    return shlex.join(map(redaction.redacted, command))

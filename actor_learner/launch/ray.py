@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from actor_learner import errors, extras
-from actor_learner.launch import job_spec, local, ray_job
+from actor_learner.launch import job_spec, ray_job
 
 _REPORT_SECONDS = 0.5
 _PATIENCE_SECONDS = 10.0  # Before it is pointed out that a job has no node.
@@ -140,7 +140,6 @@ class RayLauncher:
       files: Contents of files that the jobs need, by paths relative to `files_from`; nodes get
         copies, and commands that name them (`--flag=<file>`) name the copies.
       files_from: Where they are here.
-      grace_seconds: How long a job that is asked to end may take.
     """
 
     def __init__(
@@ -150,12 +149,10 @@ class RayLauncher:
         namespace: str,
         files: Mapping[str, str] | None = None,
         files_from: str | pathlib.Path = "",
-        grace_seconds: float = local.GRACE_SECONDS,
     ) -> None:
         self._ray = extras.require("ray", "ray")
         self._files = dict(files or {})
         self._files_from = str(files_from)
-        self._grace_seconds = grace_seconds
         try:
             self._ray.init(address=address, namespace=namespace, log_to_driver=False)
         except (ConnectionError, RuntimeError, ValueError) as error:
@@ -180,7 +177,6 @@ class RayLauncher:
             files=self._files,
             files_from=self._files_from,
             program=sys.executable,
-            grace_seconds=self._grace_seconds,
         )
         return RayProcess(self._ray, actor, spec, log)
 

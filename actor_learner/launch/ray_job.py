@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 
 from actor_learner.launch import job_spec, local
 
+_HOST = "--host="
 _MOST_LOG_BYTES = 1 << 18  # In one report; the rest follows with the next.
 
 
@@ -47,7 +48,6 @@ class RayJob:
       files_from: Where they are on the launcher's machine. What the command says about files below
         is made to name the copies here.
       program: The launcher's Python; this node's own takes its place.
-      grace_seconds: How long the job may take to end when asked.
     """
 
     def __init__(
@@ -58,7 +58,6 @@ class RayJob:
         files: Mapping[str, str],
         files_from: str,
         program: str,
-        grace_seconds: float,
     ) -> None:
         self._directory = pathlib.Path(tempfile.mkdtemp(prefix="actor-learner-job-"))
         self._log = self._directory / "log"
@@ -67,17 +66,15 @@ class RayJob:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         command = command_here(spec.command, files, files_from, self._directory, program)
-        if spec.serves:
+        if spec.serves and not any(argument.startswith(_HOST) for argument in command):
             import ray
 
-            command.append(f"--host={ray.util.get_node_ip_address()}")
+            command.append(f"{_HOST}{ray.util.get_node_ip_address()}")
         here = dataclasses.replace(spec, command=command)
         local.note_start(self._log, here, restarts)
         self._reported = 0
         # Ray kills the children of its workers when they end.
-        self._process = local.start(
-            here, restarts, self._log, grace_seconds=grace_seconds, detached=True
-        )
+        self._process = local.start(here, restarts, self._log, detached=True)
 
     def report(self) -> Report:
         """How the job is doing. Does not wait."""

@@ -8,10 +8,10 @@ from typing import TextIO
 from actor_learner import run_directory, signals
 from actor_learner.jobs import controller as controller_lib
 from actor_learner.jobs import states
-from actor_learner.launch import job_spec, local, status_reader, supervisor, view
+from actor_learner.launch import job_spec, status_reader, supervisor, view
 from actor_learner.naming import connect
 
-OK, FAILED, BAD_CONFIGURATION = 0, 1, 2
+OK, FAILED, BAD_CONFIGURATION, LACKING = 0, 1, 2, 4
 
 
 def run_jobs(
@@ -22,7 +22,6 @@ def run_jobs(
     run_dir: run_directory.RunDirectory,
     registry: str,
     terminal: TextIO,
-    grace_seconds: float = local.GRACE_SECONDS,
     final_seconds: float = supervisor.FINAL_SECONDS,
 ) -> int:
     """Runs jobs to the end of their run, and tells the user about it on `terminal`.
@@ -34,12 +33,12 @@ def run_jobs(
       run_dir: Takes the logs.
       registry: URL of the registry that the jobs use.
       terminal: Where the user looks.
-      grace_seconds: How long the launcher lets a job take that is asked to end.
       final_seconds: How long evaluators may take after the learner has completed.
 
     Returns:
       0: the run is complete. 1: a job has failed for good. 2: its configuration is wrong. 3: ended
-      in order by a controller; 130, 143: by Ctrl-C or SIGTERM.
+      in order by a controller. 4: complete, though a job has failed for good, which was tolerated.
+      130, 143: by Ctrl-C or SIGTERM.
     """
     with connect.connect(registry, who="launcher") as names:
         controller = controller_lib.Controller(names, run)
@@ -55,15 +54,16 @@ def run_jobs(
                 run_dir,
                 view.make_view(terminal, f"{run}: {len(specs)} jobs"),
                 stop.event,
-                grace_seconds=grace_seconds,
                 final_seconds=final_seconds,
             ).run()
-    for line in [*outcome.lines, f"{outcome.status}: {run_dir}"]:
+    lacks = outcome.status == supervisor.COMPLETED and bool(outcome.without)
+    without = f" without {', '.join(outcome.without)}" if lacks else ""
+    for line in [*outcome.lines, f"{outcome.status}{without}: {run_dir}"]:
         print(line, file=terminal, flush=True)
     if outcome.status == supervisor.INTERRUPTED:
         return stop.exit_code
     if outcome.status == supervisor.COMPLETED:
-        return OK
+        return LACKING if lacks else OK
     if outcome.status == supervisor.STOPPED:
         return states.TOLD_TO_EXIT
     return BAD_CONFIGURATION if outcome.bad_configuration else FAILED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import signal
+import time
 from typing import Callable
 
 from actor_learner import errors
@@ -16,6 +17,7 @@ COMPLETED, FAILED, STOPPED = "completed", "failed", "stopped"
 
 BAD_CONFIGURATION = 2  # The exit code of jobs that would fail in the same way once more.
 _CANNOT_START = 127
+_BEYOND_GRACE_SECONDS = 15.0  # For what kills it after its grace: a guardian, maybe on a far node.
 _EXPECTED_WHEN_STOPPED = (0, states.TOLD_TO_EXIT, 128 + signal.SIGTERM, -signal.SIGTERM)
 _TAIL_BYTES = 16_384
 
@@ -28,6 +30,7 @@ class SupervisedJob:
       launcher: Starts it.
       log: Where its output goes.
       say: Takes a line for the user.
+      clock: Seconds; those that `tick` is given are of the same clock.
 
     Attributes:
       spec: The job.
@@ -45,6 +48,8 @@ class SupervisedJob:
         launcher: job_spec.Launcher,
         log: pathlib.Path,
         say: Callable[[str], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.spec = spec
         self.log = log
@@ -55,10 +60,12 @@ class SupervisedJob:
         self.bad_configuration = False
         self._launcher = launcher
         self._say = say
+        self._clock = clock
         self._history = restarts.RestartHistory(spec.restart)
         self._relaunches = 0  # Of earlier processes, by the launcher itself.
         self._start_at = 0.0
         self._started_at = 0.0
+        self._asked_at = 0.0
 
     @property
     def ended(self) -> bool:
@@ -88,10 +95,27 @@ class SupervisedJob:
         if self.stopping or self.ended:
             return
         self.stopping = True
+        self._asked_at = self._clock()
         if self.state == WAITING:
             self.state = STOPPED
         else:
             self.process.terminate()
+
+    def end_late(self) -> bool:
+        """Kills it if it was asked to end and should have, its grace and a little more being over.
+
+        The launcher kills a job whose grace is over; this is for one whose launcher fails to.
+
+        Returns:
+          Whether that was in vain: it has not ended so long after it was to be killed.
+        """
+        if not self.stopping or self.ended:
+            return False
+        due = self._asked_at + self.spec.grace_seconds + _BEYOND_GRACE_SECONDS
+        now = self._clock()
+        if now > due:
+            self.kill()
+        return now > due + _BEYOND_GRACE_SECONDS
 
     def forgo_grace(self) -> None:
         """Has it killed at once should this launcher vanish."""
@@ -145,6 +169,8 @@ class SupervisedJob:
             self.last_words = f"{_how(code)}: its configuration is wrong or does not suit the run"
         else:
             self._restart(now, ran)
+        if self.state == FAILED and self.spec.tolerated:
+            self._say(f"{self.spec.name} failed for good, with {self.last_words} ({self.log})")
 
     def _restart(self, now: float, ran: float) -> None:
         policy = self.spec.restart

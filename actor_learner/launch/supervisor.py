@@ -20,7 +20,6 @@ FINAL_SECONDS = 600.0
 """How long evaluators may take for the final version, once training is complete."""
 
 _TICK_SECONDS = 0.1
-_BEYOND_GRACE_SECONDS = 15.0
 
 
 class Outcome(NamedTuple):
@@ -30,11 +29,13 @@ class Outcome(NamedTuple):
       status: COMPLETED, FAILED, INTERRUPTED by a signal, or STOPPED by a controller.
       lines: What to tell the user, after the view is closed.
       bad_configuration: Whether a job said that its configuration is wrong.
+      without: Jobs that have failed for good, which was tolerated.
     """
 
     status: str
     lines: list[str]
     bad_configuration: bool = False
+    without: Sequence[str] = ()
 
 
 class Supervisor:
@@ -43,7 +44,8 @@ class Supervisor:
     The run is complete when the learner is, or all jobs are, if there is no learner. Actors and
     jobs of the user's own are then stopped, evaluators given time to evaluate the final version;
     then the learner is stopped, if it still runs, and the replay last. The same order serves an
-    interruption, the failure, for good, of any job, and a learner that a controller has ended.
+    interruption, the failure, for good, of any job, unless its spec tolerates that, and a learner
+    that a controller has ended.
 
     Args:
       specs: The jobs.
@@ -52,7 +54,6 @@ class Supervisor:
       run_dir: Takes their logs.
       view: Shows them; not yet started.
       stop: Set from anywhere to end the run in order.
-      grace_seconds: How long the launcher lets a job take that is asked to end.
       final_seconds: How long evaluators may take after the learner has completed.
     """
 
@@ -65,13 +66,11 @@ class Supervisor:
         view: view_lib.JobsView,
         stop: threading.Event,
         *,
-        grace_seconds: float,
         final_seconds: float = FINAL_SECONDS,
     ) -> None:
         self._reader = reader
         self._view = view
         self._stop = stop
-        self._kill_after_seconds = grace_seconds + _BEYOND_GRACE_SECONDS
         self._final_seconds = final_seconds
         self._told_of_unused = False
         # Those that serve are started first, those that use them last.
@@ -91,8 +90,13 @@ class Supervisor:
             late = self._late() if status == COMPLETED else []
             lines = self._explain(late)
             self._stop_in_order()
-            bad_configuration = any(job.bad_configuration for job in self._jobs)
-            return Outcome(FAILED if late else status, lines, bad_configuration)
+            fatal = self._fatal()
+            return Outcome(
+                FAILED if late else status,
+                lines,
+                any(job.bad_configuration for job in fatal),
+                [job.spec.name for job in self._failed() if job not in fatal],
+            )
         finally:
             self._end_rest()
             self._view.close()
@@ -113,7 +117,7 @@ class Supervisor:
         """Watches over the jobs until `reached()`, or one has failed, or the user interrupts."""
         while True:
             self._tick()
-            if any(job.state == supervised_job.FAILED for job in self._jobs):
+            if self._fatal():
                 return FAILED
             decisive = self._decisive()
             if all(job.ended for job in decisive) and not self._complete():
@@ -122,6 +126,19 @@ class Supervisor:
                 return COMPLETED
             if self._stop.wait(_TICK_SECONDS):
                 return INTERRUPTED
+
+    def _failed(self) -> list[supervised_job.SupervisedJob]:
+        return [job for job in self._jobs if job.state == supervised_job.FAILED]
+
+    def _fatal(self) -> list[supervised_job.SupervisedJob]:
+        """Those whose failure ends the run: it is not tolerated, or no actor is left."""
+        # Those that are asked to end, training being complete, have done their work.
+        acting = [j for j in self._jobs if j.spec.collects and (j.stopping or not j.ended)]
+        return [
+            job
+            for job in self._failed()
+            if not job.spec.tolerated or (job.spec.collects and not acting)
+        ]
 
     def _complete(self) -> bool:
         return all(job.state == supervised_job.COMPLETED for job in self._decisive())
@@ -136,9 +153,8 @@ class Supervisor:
             stopped = [job for job in self._jobs if job.spec.stop_rank == rank]
             for job in stopped:
                 job.stop()
-            deadline = time.monotonic() + self._kill_after_seconds
             while not all(job.ended for job in stopped):
-                if time.monotonic() > deadline + _BEYOND_GRACE_SECONDS:
+                if self._end_late(stopped):
                     left = ", ".join(job.spec.name for job in stopped if not job.ended)
                     self._view.message(f"{left} cannot be killed, and may be left running")
                     break
@@ -147,9 +163,6 @@ class Supervisor:
                     hasty = True
                     for job in self._jobs:
                         job.forgo_grace()
-                if time.monotonic() > deadline:
-                    for job in stopped:
-                        job.kill()
                 self._tick()
                 time.sleep(_TICK_SECONDS)
 
@@ -158,14 +171,16 @@ class Supervisor:
         left = [job for job in self._jobs if not job.ended]
         for job in left:
             job.stop()
-        for seconds in (self._kill_after_seconds, _BEYOND_GRACE_SECONDS):
-            deadline = time.monotonic() + seconds
-            while any(not job.ended for job in left) and time.monotonic() < deadline:
-                for job in left:
-                    job.tick(time.monotonic())
-                time.sleep(_TICK_SECONDS)
+        while any(not job.ended for job in left) and not self._end_late(left):
             for job in left:
-                job.kill()
+                job.tick(time.monotonic())
+            time.sleep(_TICK_SECONDS)
+
+    @staticmethod
+    def _end_late(stopped: Sequence[supervised_job.SupervisedJob]) -> bool:
+        """Kills those whose grace is over, each its own; whether that was in vain for all left."""
+        in_vain = [job.end_late() for job in stopped if not job.ended]
+        return bool(in_vain) and all(in_vain)
 
     def _tick(self) -> None:
         now = time.monotonic()
@@ -184,7 +199,7 @@ class Supervisor:
 
     def _explain(self, late: Sequence[str]) -> list[str]:
         lines: list[str] = []
-        failed = [job for job in self._jobs if job.state == supervised_job.FAILED]
+        failed = self._failed()
         if failed:
             self._reader.read_now()  # For the errors they have left last.
         for job in failed:

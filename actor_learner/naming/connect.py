@@ -9,7 +9,7 @@ from typing import Callable
 
 from absl import logging
 
-from actor_learner import errors
+from actor_learner import errors, redaction
 from actor_learner.naming import files, memory, redis, registry
 
 ENVIRONMENT_VARIABLE = "ACTOR_LEARNER_REGISTRY"
@@ -74,7 +74,9 @@ def connect(
         return files.FileRegistry(urllib.parse.unquote(parts.path), **options)
     if scheme in ("redis", "rediss", "unix"):
         return _with_patience(lambda: redis.RedisRegistry(url, **options), patience_seconds)
-    raise errors.ConfigError(f"{url} is no registry we know: it must be one of {_FORMS}")
+    raise errors.ConfigError(
+        f"{redaction.redacted(url)} is no registry we know: it must be one of {_FORMS}"
+    )
 
 
 def _with_patience(

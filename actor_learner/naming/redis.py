@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import urllib.parse
 import uuid
 from collections.abc import Iterator
 
-from actor_learner import errors, extras
+from actor_learner import errors, extras, redaction
 from actor_learner.naming import entries, registry
 
 KEY_PREFIX = "actor-learner/names/"
@@ -71,7 +70,7 @@ class RedisRegistry(registry.NameRegistry):
         redis = extras.require("redis", "redis")
         backoff = extras.require("redis.backoff", "redis")
         retry = extras.require("redis.retry", "redis")
-        self._place = _without_password(url)
+        self._place = redaction.redacted(url)
         self._error = redis.exceptions.RedisError
         self._timeout = timeout
         self._calls_changed = threading.Condition()
@@ -191,10 +190,3 @@ def _decoded(stored: str | None) -> entries.Entry | None:
         return None
     owner, ttl, _, value = stored.split("\n", 3)
     return entries.Entry(value, owner, int(ttl) / 1000 if ttl else None)
-
-
-def _without_password(url: str) -> str:
-    """The URL as it may be shown."""
-    parts = urllib.parse.urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return urllib.parse.urlunsplit((parts.scheme, host, parts.path, "", ""))

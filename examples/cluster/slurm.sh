@@ -29,7 +29,11 @@ fi
 read -r first < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 redis_port=$((20000 + SLURM_JOB_ID % 10000))
 replay_port=$((30000 + SLURM_JOB_ID % 10000))
-export ACTOR_LEARNER_REGISTRY="redis://$first:$redis_port/0"
+# Other users of the cluster reach Redis, too. Its password stands in variables, not on command lines,
+# which all users of a node can see.
+REDIS_PASSWORD=$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')
+export REDIS_PASSWORD
+export ACTOR_LEARNER_REGISTRY="redis://:$REDIS_PASSWORD@$first:$redis_port/0"
 
 steps=()
 step() {  # step SRUN-OPTIONS... -- COMMAND...: runs on part of the allocation, in the background
@@ -69,14 +73,16 @@ until "$@"; do
 done'
 
 step --nodes=1 --ntasks=1 --nodelist="$first" -- \
-  redis-server --bind 0.0.0.0 --protected-mode no --port "$redis_port" --save ""
+  bash -c 'exec redis-server - "$@" <<< "requirepass $REDIS_PASSWORD"' redis \
+  --bind 0.0.0.0 --port "$redis_port" --save ""
 step --nodes=1 --ntasks=1 --nodelist="$first" -- \
   bash -c "$again" again \
   actor-learner replay --gin_file="$leaf" --run="$run" --num_actors="$actors" \
   --host="$first" --port="$replay_port"
 step --nodes=1 --ntasks=1 --nodelist="$first" -- \
   bash -c "$again" again \
-  actor-learner learner --gin_file="$leaf" --run="$run" --num_actors="$actors"
+  actor-learner learner --gin_file="$leaf" --run="$run" --num_actors="$actors" \
+    --num_evaluators=1
 learner=$!
 step --ntasks="$actors" -- \
   bash -c "set -- \"\$@\" --index=\$SLURM_PROCID; $again" again \

@@ -1,15 +1,31 @@
-"""`actor-learner control`: jobs of a run under way are paused, resumed and ended by name."""
+"""`actor-learner control`: jobs of a run under way are shown, paused, resumed and ended."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
 
 import pytest
 
 from actor_learner import cli
 from actor_learner.jobs import controller, states
+from actor_learner.jobs import names as job_names
+from actor_learner.jobs import status as status_lib
 from actor_learner.naming import files
 from tests.jobs import toy_workers
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
+def workers():
+    """The puppets that live as jobs of the run, by name."""
+    return {name: toy_workers.Puppet() for name in ("actor-0", "actor-1", "watcher-0")}
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, workers):
     """The directory of a run with two actors and a watcher."""
     monkeypatch.delenv("ACTOR_LEARNER_REGISTRY", raising=False)
     directory = tmp_path / "run"
@@ -17,7 +33,11 @@ def run(tmp_path, monkeypatch):
     registry = directory / "registry"
     jobs = [
         toy_workers.Running(
-            toy_workers.Puppet(), kind, index, names=files.FileRegistry(registry), run_dir=None
+            workers[f"{kind}-{index}"],
+            kind,
+            index,
+            names=files.FileRegistry(registry),
+            run_dir=None,
         )
         for kind, index in (("actor", 0), ("actor", 1), ("watcher", 0))
     ]
@@ -77,6 +97,93 @@ def test_a_job_is_ended_by_name_and_never_all_by_mistake(run, capsys):
 def test_what_cannot_be_done_is_said(run, capsys, arguments, code, words):
     assert control(run[0], *arguments) == code
     assert words in capsys.readouterr().err
+
+
+def leave(directory, made):
+    """Leaves the status of a worker that shows no heartbeats."""
+    with files.FileRegistry(directory / "registry") as names:
+        names.add(job_names.status("run", made.kind, made.index), made.to_json())
+
+
+def test_status_shows_all_workers_in_a_table(run, workers, capsys):
+    directory, watching = run
+    workers["actor-0"].contributed = {"steps": 1_200, "version": 90, "message": "two  words"}
+    leave(
+        directory,
+        status_lib.Status("learner", 0, "completed", 7, "beta", restarts=2, steps=99, version=100),
+    )
+    deadline = time.monotonic() + toy_workers.DEADLINE
+    while watching.worker("actor").steps != 1_200:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert control(directory, "status") == 0
+    head, *rows = (re.split(r"\s{2,}", line) for line in capsys.readouterr().out.splitlines())
+    assert head == [
+        "job", "state", "process", "steps", "steps/s", "version", "lag", "restarts", "note"
+    ]  # fmt: skip
+    by_name = {row[0]: row[1:] for row in rows}
+    assert list(by_name) == ["actor-0", "actor-1", "learner-0", "watcher-0"]
+    assert by_name["learner-0"] == ["completed", "beta/7", "99", "-", "100", "-", "2", "-"]
+    state, process, steps, _, version, lag, restarts, note = by_name["actor-0"]
+    assert process == f"{socket.gethostname()}/{os.getpid()}"
+    assert (state, steps, version, lag) == ("running", "1,200", "90", "10")
+    assert (restarts, note) == ("0", "two words")
+    assert control(directory, "status", "--job=actor") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_ping_tells_who_answers_even_during_a_poll_and_who_does_not(run, workers, capsys):
+    directory, _ = run
+    began, end = threading.Event(), threading.Event()
+    workers["actor-1"].tasks.put(lambda: began.set() or end.wait(toy_workers.DEADLINE) and None)
+    assert began.wait(toy_workers.DEADLINE)
+    leave(directory, status_lib.Status("learner", 0, "completed"))
+    try:
+        assert control(directory, "ping") == 0
+    finally:
+        end.set()
+    lines = capsys.readouterr().out.splitlines()
+    for job in ("actor-0", "actor-1", "watcher-0"):
+        assert any(
+            re.fullmatch(rf"{job} answers: running, in a poll for \d+\.\d s", line)
+            for line in lines
+        )
+    assert "learner-0: completed" in lines
+    leave(directory, status_lib.Status("actor", 7, "running"))
+    assert control(directory, "ping") == 1
+    said = capsys.readouterr().out
+    assert "no answer of actor-7: lost (was running; no heartbeats any more)" in said
+    assert said.count("answers: running") == 3
+    assert control(directory, "ping", "--job=actor-0") == 0
+
+
+def test_a_live_worker_that_is_silent_is_named(run, capsys):
+    directory, _ = run
+    # Its heartbeats go on, but nobody empties its box.
+    leave(directory, status_lib.Status("painter", 0, "running"))
+    with files.FileRegistry(directory / "registry") as names:
+        names.add(job_names.heartbeat("run", "painter", 0), "{}")
+        assert control(directory, "ping", "--timeout=0.5", "--job=painter") == 1
+        names.delete(job_names.heartbeat("run", "painter", 0))
+    assert capsys.readouterr().out == "no answer of painter-0: running\n"
+
+
+def test_workers_that_were_never_there_are_said(run, capsys):
+    directory, _ = run
+    assert control(directory, "status", "--job=learner") == 1
+    assert "has no worker learner; it has actor-0, actor-1, watcher-0" in capsys.readouterr().err
+    assert control(directory, "ping", "--job=actor-9") == 1
+    assert "has no worker actor-9" in capsys.readouterr().err
+
+
+def test_a_run_is_looked_at_without_tensorflow(run):
+    script = (
+        "import sys; from actor_learner import cli; "
+        "code = cli.main(['control', sys.argv[1], 'status']) or "
+        "cli.main(['control', sys.argv[1], 'ping']); "
+        "sys.exit(code or 5 * ('tensorflow' in sys.modules))"
+    )
+    subprocess.run([sys.executable, "-c", script, str(run[0])], check=True, timeout=120)
 
 
 def test_a_run_that_is_nowhere_is_not_made(tmp_path, capsys):

@@ -187,7 +187,13 @@ def test_an_unused_binding_is_an_error_before_training(tmp_path):
 
 
 def test_a_dry_run_builds_everything_and_leaves_nothing(tmp_path):
-    process = run("train", "--gin_file=dqn_cartpole.gin", "--dry_run", bindings=SMALL, cwd=tmp_path)
+    process = run(
+        "train",
+        "--gin_file=dqn_cartpole.gin",
+        "--dry_run",
+        bindings=(*SMALL, "stored_versions.kept = 2"),
+        cwd=tmp_path,
+    )
     assert process.returncode == 0, process.stderr
     assert "nothing was trained" in process.stdout + process.stderr
     assert "CartPole-v1, 16 lanes" in process.stdout + process.stderr

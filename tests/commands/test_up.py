@@ -51,6 +51,10 @@ def bindings_of(source):
         (["--gin_file=dqn_cartpole", "--evaluators=-1"], "--evaluators must be at least 0"),
         (["--gin_file=dqn_cartpole", "--max_restarts=-1"], "--max_restarts must be at least 0"),
         (["--gin_file=dqn_cartpole", "--seed=-1"], "--seed must lie in"),
+        (["--gin_file=dqn_cartpole", "--tolerate=replay"], "without these only: actor, evaluator"),
+        (["--gin_file=dqn_cartpole", "--replay_port=0"], "--replay_port must lie in 1 to 65535"),
+        (["--gin_file=dqn_cartpole", "--grace_seconds=-1"], "--grace_seconds must be at least 0"),
+        (["--gin_file=dqn_cartpole", "--replay_grace_seconds=nan"], "must be at least 0, got nan"),
         (["--gin_file=dqn_cartpole", "--address=a:1"], "add --launcher=ray"),
         (["--gin_file=dqn_cartpole", "--launcher=ray"], "no name registry is given"),
         (["--gin_file=dqn_cartpole", "--registry=memory://x"], "would not find one another"),
@@ -68,30 +72,76 @@ def test_what_is_wrong_is_said_before_anything_is_started(argv, words, tmp_path)
 def test_jobs_are_the_same_programs_that_a_user_may_start_by_hand(tmp_path):
     run_dir = run_directory.RunDirectory(tmp_path / "run")
     specs = up.make_specs(
-        run_dir, registry="redis://host:1", seed=5, actors=2, evaluators=1, own=["watcher"],
-        resources={"learner": {"GPU": 1}}, paths=["/beside/the/leaf"],
+        run_dir, registry="redis://:secret@host:1", seed=5, actors=2, evaluators=1,
+        own={"watcher": 2, "painter": 0}, resources={"learner": {"GPU": 1}},
+        paths=["/beside/the/leaf"],
     )  # fmt: skip
     assert [spec.name for spec in specs] == [
-        "replay-0", "learner-0", "actor-0", "actor-1", "evaluator-0", "watcher-0"
+        "replay-0", "learner-0", "actor-0", "actor-1", "evaluator-0", "watcher-0", "watcher-1"
     ]  # fmt: skip
     by_name = {spec.name: spec for spec in specs}
     assert by_name["actor-1"].command == [
         *(sys.executable, "-m", "actor_learner.jobs.actor"),
         f"--gin_file={tmp_path}/run/config.gin",
         f"--run={tmp_path}/run",
-        "--registry=redis://host:1",
         "--seed=5",
         "--num_actors=2",
         "--index=1",
     ]
+    for spec in specs:
+        assert spec.environment["ACTOR_LEARNER_REGISTRY"] == "redis://:secret@host:1"
+        assert "secret" not in repr(spec)
     assert by_name["watcher-0"].command[2] == "actor_learner.jobs.custom"
-    assert by_name["watcher-0"].command[-1] == "--job=watcher"
+    assert by_name["watcher-1"].command[-2:] == ["--index=1", "--job=watcher"]
     assert by_name["learner-0"].resources == {"GPU": 1}
     assert by_name["actor-0"].resources == {"CPU": 1}
     assert by_name["actor-0"].environment["PYTHONPATH"].endswith("/beside/the/leaf")
     ranks = {spec.kind: spec.stop_rank for spec in specs}
     assert ranks["watcher"] == ranks["actor"] == ranks["evaluator"] < ranks["learner"]
     assert ranks["learner"] < ranks["replay"]
+
+
+def started_with(monkeypatch, *argv):
+    """The jobs that a command line amounts to, none of them started, by name."""
+    seen = {}
+
+    def note(specs, *_, **settings):
+        seen.update({spec.name: spec for spec in specs})
+        return 0
+
+    monkeypatch.setattr(up.run_jobs, "run_jobs", note)
+    assert run("--gin_file=dqn_cartpole", *argv) == 0
+    return seen
+
+
+def test_gin_says_how_many_there_are_of_a_job_of_the_users_own(monkeypatch):
+    extra = "--gin_param=Jobs.extra = {'watcher': @dqn, 'painter': @dqn}"
+    jobs = started_with(monkeypatch, extra, "--gin_param=Jobs.counts = {'watcher': 3}")
+    own = [name for name in jobs if name.startswith(("watcher", "painter"))]
+    assert own == ["watcher-0", "watcher-1", "watcher-2", "painter-0"]
+
+
+def test_jobs_that_may_fail_are_named_by_kind(monkeypatch):
+    extra = "--gin_param=Jobs.extra = {'watcher': @dqn}"
+    jobs = started_with(monkeypatch, extra, "--actors=2", "--tolerate=actor,watcher")
+    tolerated = [name for name, spec in jobs.items() if spec.tolerated]
+    assert tolerated == ["actor-0", "actor-1", "watcher-0"]
+    assert not any(spec.tolerated for spec in started_with(monkeypatch).values())
+
+
+def test_the_address_of_the_replay_server_can_be_given(monkeypatch):
+    jobs = started_with(monkeypatch, "--replay_host=alpha", "--replay_port=8008")
+    assert jobs["replay-0"].command[-2:] == ["--host=alpha", "--port=8008"]
+    others = [job.command for name, job in jobs.items() if name != "replay-0"]
+    assert not any(word.startswith(("--host", "--port")) for command in others for word in command)
+    assert not started_with(monkeypatch)["replay-0"].command[-1].startswith("--port")
+
+
+def test_the_replay_server_has_more_time_to_end_and_both_times_are_settings(monkeypatch):
+    jobs = started_with(monkeypatch)
+    assert (jobs["learner-0"].grace_seconds, jobs["replay-0"].grace_seconds) == (60, 300)
+    jobs = started_with(monkeypatch, "--grace_seconds=90", "--replay_grace_seconds=1800")
+    assert (jobs["actor-0"].grace_seconds, jobs["replay-0"].grace_seconds) == (90, 1_800)
 
 
 def test_a_run_keeps_a_copy_of_its_configuration_that_says_the_same(tmp_path):

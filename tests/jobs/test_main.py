@@ -10,9 +10,10 @@ import sys
 
 import pytest
 
-from actor_learner import config, errors
-from actor_learner.jobs import controller, extra_jobs, flags, names, states, worker
+from actor_learner import cli, config, errors
+from actor_learner.jobs import controller, extra_jobs, flags, main, names, states, worker
 from actor_learner.naming import connect, files
+from tests.jobs import toy_workers
 from tests.launch import processes
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -124,13 +125,14 @@ def declared(*bindings):
 
 
 def test_the_users_jobs_and_resources_are_read_without_importing_anything():
-    assert declared() == ([], {}, 300.0)
+    assert declared() == ({}, {}, 300.0)
     assert declared(
         "Jobs.extra = {'watcher': @no.such.Module, 'other': @scope/Thing}",
         "Jobs.resources = {'learner': {'CPU': 2, 'GPU': 1}}",
         "Jobs.final_evaluation_seconds = 20",
-    ) == (["watcher", "other"], {"learner": {"CPU": 2, "GPU": 1}}, 20)
-    assert declared("Jobs.extra = {'a': @X}", "Jobs.extra = None") == ([], {}, 300.0)
+        "Jobs.counts = {'other': 3}",
+    ) == ({"watcher": 1, "other": 3}, {"learner": {"CPU": 2, "GPU": 1}}, 20)
+    assert declared("Jobs.extra = {'a': @X}", "Jobs.extra = None") == ({}, {}, 300.0)
 
 
 @pytest.mark.parametrize(
@@ -141,6 +143,9 @@ def test_the_users_jobs_and_resources_are_read_without_importing_anything():
         ("Jobs.extra = %jobs", "must be written out as a dict"),
         ("Jobs.resources = {'actor': 3}", "must be a dict of amounts"),
         ("Jobs.resources = {'actor': {'CPU': -1}}", "must be a dict of amounts"),
+        ("Jobs.counts = {'painter': 1}", "'painter', which is no job of Jobs.extra \\(none\\)"),
+        ("Jobs.counts = {'actor': 4}", "use --actors of `actor-learner up`"),
+        ("Jobs.counts = {'actor': %many}", "must be written out as a dict"),
         ("Jobs.extra = {'My Job': @X}", "cannot be the kind of a job"),
         ("Jobs.final_evaluation_seconds = -1", "number, at least 0; got -1"),
         ("Jobs.final_evaluation_seconds = None", "number, at least 0; got None"),
@@ -150,6 +155,32 @@ def test_the_users_jobs_and_resources_are_read_without_importing_anything():
 def test_wrong_declarations_are_refused(binding, words):
     with pytest.raises(errors.ConfigError, match=words):
         declared(binding)
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, True, None])
+def test_a_number_of_jobs_that_is_none_is_refused(count):
+    with pytest.raises(errors.ConfigError, match="must be a whole number, at least 0"):
+        declared("Jobs.extra = {'watcher': @X}", f"Jobs.counts = {{'watcher': {count}}}")
+
+
+def test_a_job_of_the_users_own_is_a_command(monkeypatch, capsys):
+    seen = []
+    monkeypatch.setattr(main, "_run", lambda kind, _, arguments, __: seen.append((kind, arguments)))
+    cli.main(["custom", "watcher", "--run=mine", "--index=2"])
+    cli.main(["custom", "--run=mine", "--job=watcher"])
+    (kind, arguments), (other, _) = seen
+    assert kind == other == "watcher"
+    assert (arguments.job, arguments.run, arguments.index) == ("watcher", "mine", 2)
+    for argv, words in (
+        (["--run=mine"], "required: --job"),
+        (["replay", "--run=mine"], "use `actor-learner replay`"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["custom", *argv])
+        assert ended.value.code == 2 and words in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["custom", "--help"])
+    assert ended.value.code == 0 and "its name in Jobs.extra" in capsys.readouterr().out
 
 
 def test_what_is_no_worker_is_refused():
@@ -187,3 +218,28 @@ def test_a_job_of_the_users_own_is_built_from_gin_and_finds_the_replay(tmp_path)
     status = controller.Controller(registry, tmp_path.name).worker("watcher")
     assert (status.state, status.steps, status.message) == ("completed", 2, "3 items")
     assert status.details == {"items": 3}
+
+
+def test_the_watcher_needs_no_run_directory_and_follows_a_replay_that_moves(tmp_path, capfd):
+    from actor_learner.replay import server, tables
+    from examples import table_watcher
+
+    registry = files.FileRegistry(tmp_path)
+    address = names.address("run", "replay", 0)
+    with server.ReplayServer([tables.uniform_table("before", 100)]) as replay:
+        registry.add(address, replay.address)
+        made = table_watcher.TableWatcher(interval_seconds=0.0, timeout_seconds=0.5)
+        watching = toy_workers.Running(made, "watcher", names=files.FileRegistry(tmp_path))
+        everyone = controller.Controller(registry, "run")
+        processes.wait_until(
+            lambda: everyone.workers("watcher") and everyone.worker("watcher").steps, "it has a row"
+        )
+    message = f"waits for the replay server, last at {replay.address}"
+    processes.wait_until(lambda: everyone.worker("watcher").message == message, "it waits")
+    with server.ReplayServer([tables.uniform_table("after", 100)]) as replay:
+        registry.add(address, replay.address, replace=True)
+        processes.wait_until(lambda: everyone.worker("watcher").message == "0 items", "it goes on")
+        everyone.send(states.EXIT, timeout=DEADLINE)
+        watching.join()
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines() if "time" in line]
+    assert {"before", "after"} == {name for row in rows for name in row} - {"time"}

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from actor_learner import errors
-from actor_learner.launch import local
+from actor_learner.launch import job_spec, local
 from tests.launch import processes
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
@@ -140,3 +140,52 @@ def test_a_killed_guardian_takes_its_job_along(guard, tmp_path):
     os.kill(process.pid, signal.SIGKILL)
     assert process.wait(processes.DEADLINE) == -signal.SIGKILL
     processes.wait_until_gone([job])
+
+
+def test_the_log_of_a_job_says_how_it_was_started_without_passwords(tmp_path):
+    command = ["true", "--registry=redis://:secret@host:6379/0"]
+    started = local.LocalLauncher().launch(
+        job_spec.JobSpec("actor", 0, command), 0, tmp_path / "log"
+    )
+    assert started.wait(processes.DEADLINE) == 0
+    log = (tmp_path / "log").read_text()
+    assert "true --registry=redis://host:6379/0" in log and "secret" not in log
+    with pytest.raises(errors.JobError) as caught:
+        local.LocalProcess(
+            [*command, "\0"], ENVIRONMENT, tmp_path / "log", grace_seconds=1.0, incarnation="x"
+        )
+    assert "secret" not in str(caught.value)
+
+
+def test_every_job_has_the_grace_of_its_own_spec(tmp_path):
+    script = (
+        "sleep 1000 & trap 'echo asked >> $OUT/asked-$KIND' TERM; echo up >> $OUT/up; "
+        "while :; do wait; done"
+    )
+    launcher = local.LocalLauncher()
+    started = [
+        launcher.launch(
+            job_spec.JobSpec(
+                kind,
+                0,
+                ["bash", "-c", script],
+                environment={"OUT": str(tmp_path), "KIND": kind},
+                grace_seconds=seconds,
+            ),
+            0,
+            tmp_path / "log",
+        )
+        for kind, seconds in (("actor", 0.2), ("replay", 10 * processes.DEADLINE))
+    ]
+    hasty, patient = started
+    try:
+        processes.lines_of(tmp_path / "up", 2)
+        for process in started:
+            process.terminate()
+        assert hasty.wait(processes.DEADLINE) == -signal.SIGKILL
+        processes.lines_of(tmp_path / "asked-replay", 1)
+        assert patient.poll() is None
+    finally:
+        for process in started:
+            process.kill()
+            process.wait(processes.DEADLINE)

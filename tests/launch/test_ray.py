@@ -4,12 +4,13 @@ import pathlib
 import signal
 import subprocess
 import sys
+import types
 
 import pytest
 
 from actor_learner import errors
 from actor_learner.jobs import controller, states
-from actor_learner.launch import ray, ray_job
+from actor_learner.launch import job_spec, ray, ray_job
 from actor_learner.naming import files
 from tests.launch import processes
 
@@ -186,6 +187,21 @@ def test_commands_name_this_nodes_python_and_the_copies_of_files(tmp_path):
     assert found == [
         sys.executable, "-m", "job", "--gin_file=/node/config.gin", "--run=/home/run"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "given, started", [([], "--host=10.0.0.9"), (["--host=alpha"], "--host=alpha")]
+)
+def test_a_server_is_reached_by_the_address_of_its_node_unless_another_is_given(
+    monkeypatch, given, started
+):
+    util = types.SimpleNamespace(get_node_ip_address=lambda: "10.0.0.9")
+    monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(util=util))
+    seen = []
+    monkeypatch.setattr(ray_job.local, "start", lambda spec, *_, **__: seen.append(spec))
+    spec = job_spec.JobSpec("replay", 0, ["job", *given])
+    ray_job.RayJob(spec, 0, files={}, files_from="", program="").clean_up()
+    assert seen[0].command == ["job", started]
 
 
 def test_without_ray_the_extra_is_named(monkeypatch):

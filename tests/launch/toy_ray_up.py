@@ -17,7 +17,6 @@ def main(address, cpus, run, *descriptions):
         namespace="toy",
         files={"toys.gin": "shipped"},
         files_from="/only/at/home",
-        grace_seconds=30.0,
     )
     try:
         return run_jobs.run_jobs(
@@ -27,7 +26,6 @@ def main(address, cpus, run, *descriptions):
             run_dir=run_directory.RunDirectory(run),
             registry=str(pathlib.Path(run) / "registry"),
             terminal=sys.stderr,
-            grace_seconds=30.0,
         )
     finally:
         launcher.close()

@@ -8,25 +8,30 @@ from actor_learner.jobs import names
 from actor_learner.launch import job_spec, local, restarts, run_jobs
 
 POLICY = restarts.RestartPolicy(most=2, first_delay=0.01)
+GRACE_SECONDS = 30.0
 
 
 def spec(run, description):
     name, *flags = description.split()
     kind, _, index = name.partition("-")
     command = [sys.executable, "-m", "tests.launch.toy_job", kind, f"--run={run}"]
-    return job_spec.JobSpec(kind, int(index), [*command, f"--index={index}", *flags], POLICY)
+    return job_spec.JobSpec(
+        kind,
+        int(index),
+        [*command, f"--index={index}", *flags],
+        POLICY,
+        grace_seconds=GRACE_SECONDS,
+    )
 
 
 def main(run, *descriptions):
-    grace_seconds = 30.0
     return run_jobs.run_jobs(
         [spec(run, description) for description in descriptions],
-        local.LocalLauncher(grace_seconds),
+        local.LocalLauncher(),
         run=names.run_name(run),
         run_dir=run_directory.RunDirectory(run),
         registry=str(pathlib.Path(run) / "registry"),
         terminal=sys.stderr,
-        grace_seconds=grace_seconds,
         final_seconds=60.0,
     )
 
