@@ -37,6 +37,7 @@ class Proof:
     seeds: int
     needed: int
     leaf: str | None = None
+    # Not in `repr`, of which digests are made: those without bindings keep the one they had.
     bindings: tuple[str, ...] = dataclasses.field(default=(), repr=False)
     actors: int = 0
     control: bool = False
