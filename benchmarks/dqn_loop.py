@@ -50,8 +50,8 @@ def _row(config: settings.Settings, lanes: int, turn: int) -> harness.Row:
             run_peer()
         results = harness.alternate(
             {
-                "ours": harness.rate(run_ours, config.seconds),
-                "peer": harness.rate(run_peer, config.seconds),
+                "ours": harness.rate(run_ours, config.few_seconds),
+                "peer": harness.rate(run_peer, config.few_seconds),
             },
             config.few_repetitions,
         )

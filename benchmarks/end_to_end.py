@@ -5,8 +5,9 @@ evaluations included: less is better. Rates are environment steps per second wit
 two lines of metrics after the first seconds, so that starting up and tracing do not count.
 
 Both sides have the networks and the batches that the case names; all else is what is known to be
-best for each: our leaves', and the peers' own recommendations. Sample Factory's are batches of 512,
-one epoch. Of the two sizes of a case one is ours and the other the peer's.
+best for each: our leaves', and the peers' own recommendations. Where there are two sizes, one is
+our leaf's and one SB3's. Policy and value of PPO are one network in our leaf and in Sample Factory,
+two in SB3; Sample Factory trains on batches of 512, once.
 
 Peers are measured in the same run, by turns with ours, if `make bench-peers` has made their
 environment. Otherwise their figures are what they needed on another two-core machine, with networks
@@ -81,12 +82,12 @@ def _sb3(
     return Peer("SB3", recorded, "sb3_seconds.py", arguments, "seconds")
 
 
-def _dqn(units: int) -> Case:
+def _dqn(units: int, seeds: int) -> Case:
     return Case(
         "dqn_cartpole",
         f"DQN {units}x{units}, batch 64, CartPole to 475, s",
         475.0,
-        5,
+        seeds,
         _sb3("dqn_cartpole", 49.0, 475.0, 2_000, units, 64),
         (f"dqn.fc_layer_params = ({units}, {units})",),
     )
@@ -110,12 +111,12 @@ def _sac(units: int, batch_size: int, seeds: int) -> Case:
 _SAMPLE_FACTORY = Peer("Sample Factory", 10_400.0, "sample_factory_rate.py", (), "steps_per_second")
 
 CASES = (
-    _dqn(128),
-    _dqn(256),
+    _dqn(128, 5),
+    _dqn(256, 3),
     Case("ppo_cartpole", "PPO 64x64, minibatch 256, CartPole to 475, s", 475.0, 5,
          _sb3("ppo_cartpole", 8.0, 475.0, 8_000, 64, 256)),
     _sac(64, 128, 3),
-    _sac(256, 256, 2),  # SB3 takes a minute for each.
+    _sac(256, 256, 2),  # SB3 takes a minute for each seed.
     Case("ppo_cartpole", "PPO 64x64, minibatch 256, 10 epochs, CartPole, steps/s", None, 2,
          _SAMPLE_FACTORY),
     Case("impala_cartpole", "IMPALA 64x64, batch 1024, CartPole, steps/s", None, 2,

@@ -38,7 +38,9 @@ def size_rows(config: settings.Settings, case: str, data_spec, lanes: int) -> li
         np.copyto(copied, observations)
         return len(observations)
 
-    measures = {"limit": harness.rate(copy, config.seconds / 4)} if case.endswith(_SIZED) else {}
+    measures = (
+        {"limit": harness.rate(copy, config.few_seconds / 4)} if case.endswith(_SIZED) else {}
+    )
     stream = settings.LaneStream(data_spec, lanes, capacity=capacity)
     with settings.closing(stream):
         stream.fill(max(64, min(4_000, capacity) // lanes))
@@ -73,8 +75,8 @@ def _measure(config: settings.Settings, stream: settings.LaneStream, others: dic
         return BATCH_SIZE
 
     measures = {
-        "write": harness.rate(write, config.seconds),
-        "read": harness.rate(read, config.seconds),
+        "write": harness.rate(write, config.few_seconds),
+        "read": harness.rate(read, config.few_seconds),
     }
     return harness.alternate({**measures, **others}, config.few_repetitions)
 

@@ -65,9 +65,9 @@ def _kind_row(config: settings.Settings, kind: streams.Kind) -> harness.Row:
         read_bare = _bare_reader(ours, kind.steps, 2 * size)
         results = harness.alternate(
             {
-                "ours": harness.rate(read, config.seconds),
-                "peer": harness.rate(read_theirs, config.seconds),
-                "limit": harness.rate(read_bare, config.seconds),
+                "ours": harness.rate(read, config.few_seconds),
+                "peer": harness.rate(read_theirs, config.few_seconds),
+                "limit": harness.rate(read_bare, config.few_seconds),
             },
             config.few_repetitions,
         )
@@ -98,7 +98,7 @@ def _unroll_row(config: settings.Settings, lanes: int) -> harness.Row:
 
         read_theirs = _reader(peer.dataset(kind.batch_size), per_batch)
         results = harness.alternate(
-            {"ours": read_all, "peer": harness.rate(read_theirs, config.seconds)},
+            {"ours": read_all, "peer": harness.rate(read_theirs, config.few_seconds)},
             config.few_repetitions,
         )
     return harness.row("read", f"{kind.name}, {lanes} lanes, batch {kind.batch_size}", results)

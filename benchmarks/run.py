@@ -22,11 +22,11 @@ MINUTES = {
     "write": 3.0,
     "read": 2.5,
     "learn": 3.0,
-    "memory": 5.0,
+    "memory": 4.0,
     "end_to_end": 17.0,
     "overlap": 1.5,
     "growth": 3.0,
-    "jobs": 3.5,
+    "jobs": 3.0,
 }
 """The benchmarks, and about how long each takes on two idle cores, with the peers' environment."""
 

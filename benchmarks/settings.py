@@ -39,8 +39,9 @@ class Settings:
 
     Attributes:
       seconds: Of one measurement of a rate.
-      repetitions: Measurements of each,
-      few_repetitions: or, of cases beside those that figures are promised for, so many.
+      repetitions: Measurements of each.
+      few_seconds: The same of cases beside those that figures are promised for,
+      few_repetitions: so that all benchmarks together take little more than half an hour.
       transitions: In the replay that is read from,
       queued_batches: and batches in a queue.
       lanes: Numbers of lanes, for most benchmarks.
@@ -62,6 +63,7 @@ class Settings:
 
     seconds: float = 1.0
     repetitions: int = 5
+    few_seconds: float = 0.5
     few_repetitions: int = 3
     transitions: int = 20_000
     queued_batches: int = 32
@@ -86,6 +88,7 @@ class Settings:
         return cls(
             seconds=0.1,
             repetitions=1,
+            few_seconds=0.1,
             few_repetitions=1,
             transitions=1_000,
             queued_batches=2,

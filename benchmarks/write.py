@@ -73,10 +73,10 @@ def _kind_row(config: settings.Settings, kind: streams.Kind, lanes: int) -> harn
     observed = [ours.observed(step) for step in steps]
     with settings.closing(ours, peer):
         write_ours = harness.rate(
-            _writes(ours.observer, observed, lanes), config.seconds, ours.observer.flush
+            _writes(ours.observer, observed, lanes), config.few_seconds, ours.observer.flush
         )
         write_theirs = harness.rate(
-            _writes(peer.observer, singles, 1), config.seconds, peer.observer.flush
+            _writes(peer.observer, singles, 1), config.few_seconds, peer.observer.flush
         )
 
         def write_and_empty() -> float:

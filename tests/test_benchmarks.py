@@ -190,21 +190,39 @@ def test_every_benchmark_has_an_expected_time():
     assert sum(run.MINUTES.values()) <= 40
 
 
-def test_memory_is_measured_of_every_stream():
+def test_memory_is_measured_of_ours_and_of_what_tf_agents_would_store(monkeypatch):
+    cases = {name: memory.CASES[name] for name in (memory.VECTOR, memory.SEQUENCES)}
+    monkeypatch.setattr(memory, "CASES", cases)
     rows = list(memory.rows(settings.Settings.quick()))
-    assert [row.case for row in rows] == [
-        "4 floats, 8 lanes",
-        "84x84x4 image, 1 lanes",
-        "84x84x4 image, frame_stack = 4, 1 lanes",
-        "PrioritizedReplay, 4 floats, 8 lanes",
-        "PrioritizedReplay, 84x84x4 image, 1 lanes",
-        "SequenceReplay 80/40, 4 floats, 8 lanes",
-        "SequenceReplay 80/40, 84x84x4 image, 1 lanes",
+    assert [(row.name, row.case) for row in rows] == [
+        ("memory", "4 floats, 8 lanes"),
+        ("memory", "SequenceReplay 80/40, 4 floats, 8 lanes"),
     ]
-    assert all(row.name == "memory" and FIELDS <= set(row.as_dict()) for row in rows)
+    assert all(FIELDS <= set(row.as_dict()) and row.limit == 40.0 for row in rows)
     assert all(row.ours > 0 and row.peer > 0 for row in rows)
     assert rows[0].ratio_to_peer < 1
-    assert [row.limit for row in rows[:2]] == [40.0, 84 * 84 * 4 + 24.0]
+
+
+def test_the_peer_is_measured_once_for_all_lanes_and_streams_of_one_kind_of_step(monkeypatch):
+    asked = []
+    monkeypatch.setattr(memory, "our_bytes", lambda config, name, lanes: [50.0])
+    monkeypatch.setattr(memory, "peer_bytes", lambda config, name: asked.append(name) or [500.0])
+    rows = list(memory.rows(settings.Settings()))
+    assert asked == [
+        memory.VECTOR, memory.IMAGE, memory.SEQUENCES, memory.SEQUENCE_IMAGE,
+    ]  # fmt: skip
+    cases = [row.case for row in rows]
+    for kind in ("4 floats", "84x84x4 image", "84x84x4 image, frame_stack = 4"):
+        assert {f"{kind}, {lanes} lanes" for lanes in (1, 8, 64, 256)} <= set(cases)
+    assert {"PrioritizedReplay, 4 floats, 64 lanes", "SequenceReplay 80/40, 84x84x4 image, 1 lanes"
+            } <= set(cases)  # fmt: skip
+    assert {row.limit for row in rows} == {40.0, 84 * 84 * 4 + 24.0}
+
+
+@pytest.mark.parametrize("name", memory.CASES)
+def test_the_tables_and_the_steps_of_a_case_of_memory_can_be_made(name):
+    stream, experience = memory.our_stream(name, 2)
+    assert stream.tables(experience)[0].name == stream.table_name
 
 
 def test_a_publisher_announces_as_often_as_a_learner_that_trains(monkeypatch):
