@@ -6,6 +6,8 @@ all it can write to Reverb. Limit: the environment and the compiled policy in a 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import tensorflow as tf
 from tf_agents.environments import suite_gym
 from tf_agents.policies import py_tf_eager_policy
@@ -17,8 +19,9 @@ from actor_learner.inference import inline
 from benchmarks import harness, settings
 
 
-def rows(config: settings.Settings) -> list[harness.Row]:
-    return [_row(config, lanes) for lanes in config.lanes]
+def rows(config: settings.Settings) -> Iterator[harness.Row]:
+    for lanes in config.lanes:
+        yield _row(config, lanes)
 
 
 def _row(config: settings.Settings, lanes: int) -> harness.Row:

@@ -6,6 +6,8 @@ limit is the memory: how many observations of that size NumPy copies per second.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from benchmarks import harness, settings
@@ -15,16 +17,14 @@ LANES = 16
 _SIZED = ("floats", "image")
 
 
-def rows(config: settings.Settings) -> list[harness.Row]:
-    found = []
+def rows(config: settings.Settings) -> Iterator[harness.Row]:
     for lanes in config.many_lanes:
-        found += size_rows(config, f"{lanes} lanes", settings.vector_spec(4), lanes)
+        yield from size_rows(config, f"{lanes} lanes", settings.vector_spec(4), lanes)
     for size in (4, 64, 1024):
-        found += size_rows(config, f"{size} floats", settings.vector_spec(size), LANES)
-    found += size_rows(config, "84x84x4 image", settings.image_spec(), LANES)
+        yield from size_rows(config, f"{size} floats", settings.vector_spec(size), LANES)
+    yield from size_rows(config, "84x84x4 image", settings.image_spec(), LANES)
     for items in config.replay_items:
-        found += item_rows(config, items)
-    return found
+        yield from item_rows(config, items)
 
 
 def size_rows(config: settings.Settings, case: str, data_spec, lanes: int) -> list[harness.Row]:
@@ -38,7 +38,9 @@ def size_rows(config: settings.Settings, case: str, data_spec, lanes: int) -> li
         np.copyto(copied, observations)
         return len(observations)
 
-    measures = {"limit": harness.rate(copy, config.seconds / 4)} if case.endswith(_SIZED) else {}
+    measures = (
+        {"limit": harness.rate(copy, config.few_seconds / 4)} if case.endswith(_SIZED) else {}
+    )
     stream = settings.LaneStream(data_spec, lanes, capacity=capacity)
     with settings.closing(stream):
         stream.fill(max(64, min(4_000, capacity) // lanes))
@@ -73,10 +75,10 @@ def _measure(config: settings.Settings, stream: settings.LaneStream, others: dic
         return BATCH_SIZE
 
     measures = {
-        "write": harness.rate(write, config.seconds),
-        "read": harness.rate(read, config.seconds),
+        "write": harness.rate(write, config.few_seconds),
+        "read": harness.rate(read, config.few_seconds),
     }
-    return harness.alternate({**measures, **others}, config.repetitions)
+    return harness.alternate({**measures, **others}, config.few_repetitions)
 
 
 def _as_rows(case: str, results: dict[str, list[float]]) -> list[harness.Row]:

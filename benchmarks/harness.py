@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
 Measure = Callable[[], float]
@@ -18,11 +18,12 @@ class Row:
 
     Attributes:
       name: The benchmark.
-      case: What was varied.
+      case: What was varied; with the name it tells rows apart, so it is the same in every run.
       ours: Our median rate; of `memory` bytes and of some of `end_to_end` seconds, less is better.
       peer: The peer's, None where it cannot do the case.
       limit: The rate of the bare work, without any system around it; None where there is none.
       spread: Largest over smallest of our repetitions.
+      note: What this run found or lacked besides, such as how many seeds reached the target.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Row:
     peer: float | None = None
     limit: float | None = None
     spread: float = 1.0
+    note: str = ""
 
     @property
     def ratio_to_peer(self) -> float | None:
@@ -46,6 +48,12 @@ class Row:
             "ratio_to_peer": self.ratio_to_peer,
             "share_of_limit": self.share_of_limit,
         }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Row:
+        """A row from what `as_dict` made of one; other keys are passed over."""
+        names = {field.name for field in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in stored.items() if name in names})
 
 
 def alternate(
@@ -67,7 +75,7 @@ def alternate(
     return results
 
 
-def row(name: str, case: str, results: Mapping[str, list[float]]) -> Row:
+def row(name: str, case: str, results: Mapping[str, list[float]], note: str = "") -> Row:
     """Medians of `alternate`'s results under the names "ours", "peer" and "limit"."""
     ours = results["ours"]
     return Row(
@@ -77,6 +85,7 @@ def row(name: str, case: str, results: Mapping[str, list[float]]) -> Row:
         peer=statistics.median(results["peer"]) if "peer" in results else None,
         limit=statistics.median(results["limit"]) if "limit" in results else None,
         spread=max(ours) / min(ours),
+        note=note,
     )
 
 
@@ -103,19 +112,27 @@ def rate(
     return measure
 
 
-def table(rows: list[Row]) -> str:
-    """The rows as a Markdown table."""
-    lines = [
-        "| benchmark | case | ours | peer | limit | ours / peer | ours / limit | spread |",
-        "|---|---|---:|---:|---:|---:|---:|---:|",
-    ]
-    for line in rows:
+def table(rows: Sequence[Row], origins: Sequence[str] | None = None) -> str:
+    """The rows as a Markdown table.
+
+    Args:
+      rows: In this order.
+      origins: When each was measured, for a last column; None leaves it out.
+    """
+    head = "| benchmark | case | ours | peer | limit | ours / peer | ours / limit | spread |"
+    rule = "|---|---|---:|---:|---:|---:|---:|---:|"
+    if origins is not None:
+        head, rule = f"{head} measured |", f"{rule}---|"
+    lines = [head, rule]
+    for index, line in enumerate(rows):
+        case = f"{line.case} ({line.note})" if line.note else line.case
         ratio = "" if line.ratio_to_peer is None else f"{_ratio(line.ratio_to_peer)} ×"
         share = "" if line.share_of_limit is None else f"{line.share_of_limit:.0%}"
-        lines.append(
-            f"| {line.name} | {line.case} | {_number(line.ours)} | {_number(line.peer)} | "
+        text = (
+            f"| {line.name} | {case} | {_number(line.ours)} | {_number(line.peer)} | "
             f"{_number(line.limit)} | {ratio} | {share} | {line.spread:.2f} |"
         )
+        lines.append(text if origins is None else f"{text} {origins[index]} |")
     return "\n".join(lines)
 
 

@@ -8,10 +8,11 @@ goes on. `--keep` accepts results of older code, and marks them; `--fresh` repea
 that crashes, or takes too long, is shown with its error, and the others go on.
 
 Results: a table, curves with seed bands (learn/<configuration>.png) and learn_results.json, rows
-{config, seed, target, reached, succeeded, environment_steps, seconds, best_return, ...}, or
-{config, seed, target, succeeded, error}. `reached` is judged by the evaluations during training;
-`fresh_return` rates the best policy again, on episodes of other seeds, because the best of many
-evaluations is partly luck. The exit code is 1 unless everything is proved.
+{config, seed, target, reached, succeeded, environment_steps, seconds, best_return, ...}; those of
+runs that crashed have an `error`, are not `reached`, and say how far they came, or null. `reached`
+is judged by the evaluations during training; `fresh_return` rates the best policy again, on
+episodes of other seeds, because the best of many evaluations is partly luck. The exit code is 1
+unless everything is proved.
 """
 
 from __future__ import annotations
@@ -67,11 +68,15 @@ def _prove_or_report(name: str, seed: int) -> dict:
         return _prove(name, seed)
     except Exception as error:
         traceback.print_exc()
+        last = _last_row(RUNS / f"{name}-{seed}")
         return {
             "config": name,
             "seed": seed,
             "target": proofs.PROOFS[name].target,
+            "reached": False,
             "succeeded": False,
+            "environment_steps": last.get("environment_steps"),
+            "seconds": last.get("seconds"),
             "error": f"{type(error).__name__}: {error}",
         }
 
@@ -82,6 +87,7 @@ def _prove(name: str, seed: int) -> dict:
     shutil.rmtree(run, ignore_errors=True)
     command = [sys.executable, "-m", "actor_learner.cli", "up" if proof.actors else "train"]
     command += [f"--gin_file=gin/{proof.leaf or name}.gin", f"--seed={seed}", f"--run_dir={run}"]
+    command += [f"--gin_param={binding}" for binding in proof.bindings]
     if proof.actors:
         command.append(f"--actors={proof.actors}")
     if proof.expert:
@@ -133,6 +139,16 @@ def _rows(run: pathlib.Path) -> list[dict]:
     from actor_learner.reporting import jsonl
 
     return jsonl.read_rows(run / "metrics.jsonl")
+
+
+def _last_row(run: pathlib.Path) -> dict:
+    """How far a run came that has crashed; empty if there is nothing to read."""
+    from actor_learner import errors
+
+    try:
+        return _rows(run)[-1]
+    except (OSError, IndexError, errors.ActorLearnerError):
+        return {}
 
 
 def _draw(name: str) -> None:

@@ -1,6 +1,6 @@
 """A replay server in a process of its own, so that its memory can be measured.
 
-python -m benchmarks.memory_server ours image 8
+python -m benchmarks.memory_server ours "84x84x4 image" 8
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ from tf_agents.trajectories import trajectory as trajectory_lib
 from tf_agents.utils import common
 
 from actor_learner.agents import algorithm, dqn, sac
-from actor_learner.replay import lane_replay, sample_stream, server
+from actor_learner.replay import lane_replay
+from benchmarks import streams
 
 PEER_TABLE = "peer"
 _UNINTERRUPTED = (
@@ -39,33 +40,47 @@ class Settings:
     Attributes:
       seconds: Of one measurement of a rate.
       repetitions: Measurements of each.
-      transitions: In the replay that is read from.
+      few_seconds: The same of cases beside those that figures are promised for,
+      few_repetitions: so that all benchmarks together take little more than half an hour.
+      transitions: In the replay that is read from,
+      queued_batches: and batches in a queue.
       lanes: Numbers of lanes, for most benchmarks.
       many_lanes: Numbers of lanes for the growth table.
       replay_items: Items in the replay, for the growth table.
       learn_iterations: Train steps of one call of a learner.
-      image_lanes: Numbers of lanes whose images are kept, for the memory of a server,
-      memory_bytes: and what it must grow by until its growth is believed.
+      main_lanes: The lanes that `learn` repeats as often as `repetitions` says.
+      item_lanes: Numbers of lanes for the memory of streams whose items are of one lane,
+      image_lanes: and of those whose images are kept,
+      memory_bytes: and what a server must grow by until its growth is believed.
       seeds: Trainings per case of `end_to_end`, at most.
       train_arguments: Given to those trainings that are to reach a target,
       rate_arguments: and to those whose rate is measured,
       rate_warm_up_seconds: of which the first seconds do not count.
+      overlap_arguments: Given to trainings whose environment waits,
+      overlap_warm_up_seconds: of which the first seconds do not count.
       peer_arguments: Given to the scripts that measure peers, by their names.
     """
 
-    seconds: float = 1.5
+    seconds: float = 1.0
     repetitions: int = 5
+    few_seconds: float = 0.5
+    few_repetitions: int = 3
     transitions: int = 20_000
+    queued_batches: int = 32
     lanes: tuple[int, ...] = (1, 8, 64, 256)
     many_lanes: tuple[int, ...] = (1, 4, 16, 64, 256, 1024)
     replay_items: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
     learn_iterations: int = 100
-    image_lanes: tuple[int, ...] = (1, 8)
+    main_lanes: int = 64
+    item_lanes: tuple[int, ...] = (1, 64)
+    image_lanes: tuple[int, ...] = (1, 8, 64, 256)
     memory_bytes: int = 32 << 20
     seeds: int = 5
     train_arguments: tuple[str, ...] = ()
     rate_arguments: tuple[str, ...] = (*_UNINTERRUPTED, _steps(500_000))
     rate_warm_up_seconds: float = 5.0
+    overlap_arguments: tuple[str, ...] = (*_UNINTERRUPTED, _steps(1_500))
+    overlap_warm_up_seconds: float = 3.0
     peer_arguments: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     @classmethod
@@ -73,11 +88,15 @@ class Settings:
         return cls(
             seconds=0.1,
             repetitions=1,
+            few_seconds=0.1,
+            few_repetitions=1,
             transitions=1_000,
+            queued_batches=2,
             lanes=(8,),
             many_lanes=(1, 8),
             replay_items=(100, 1_000),
             learn_iterations=5,
+            item_lanes=(8,),
             image_lanes=(1,),
             memory_bytes=1 << 20,
             seeds=1,
@@ -89,6 +108,12 @@ class Settings:
                 "--gin_param=Experiment.report_seconds = 0.001",
             ),
             rate_warm_up_seconds=0.0,
+            overlap_arguments=(
+                *_UNINTERRUPTED,
+                _steps(200),
+                "--gin_param=Experiment.report_seconds = 0.001",
+            ),
+            overlap_warm_up_seconds=0.0,
             peer_arguments={
                 "sb3_seconds.py": ("--steps=600",),
                 "sample_factory_rate.py": ("--steps=100000", "--warm_up=0"),
@@ -165,43 +190,49 @@ def image_spec() -> trajectory_lib.Trajectory:
     return step_spec(tensor_spec.BoundedTensorSpec([84, 84, 4], tf.uint8, 0, 255))
 
 
-class LaneStream:
+class LaneStream(streams.Stream):
     """An embedded server with a lane-batched table, and an observer that fills it."""
 
     def __init__(self, data_spec, num_lanes: int, capacity: int = 200_000, **options) -> None:
-        self.replay = lane_replay.LaneReplay(capacity, **options)
-        self.experience = sample_stream.Experience(data_spec, num_lanes, 1, 0.99)
-        self.server = server.ReplayServer(self.replay.tables(self.experience))
-        self.observer = self.replay.observer(self.experience, self.server.client())
-
-    def dataset(self, batch_size: int) -> tf.data.Dataset:
-        return self.replay.dataset(self.experience, self.server.address, batch_size, 30.0)
+        super().__init__(lane_replay.LaneReplay(capacity, **options), data_spec, num_lanes)
 
     def fill(self, rows: int) -> None:
-        for index in range(rows):
-            self.observer(random_step(self.experience.data_spec, self.experience.num_lanes, index))
-        self.observer.flush()
-
-    def close(self) -> None:
-        self.observer.close()
-        self.server.stop()
+        fill(self, rows)
 
 
 class PeerStream:
-    """TF-Agents' own replay buffer and observer, as its examples build them."""
+    """TF-Agents' own replay buffer and observer, as its examples build them.
 
-    def __init__(self, data_spec, capacity: int = 200_000) -> None:
+    Args:
+      data_spec: Spec of one step.
+      capacity: Items kept.
+      window: Steps of an item,
+      stride: and between the beginnings of two.
+      prioritized: The table samples by priority.
+    """
+
+    def __init__(
+        self,
+        data_spec,
+        capacity: int = 200_000,
+        *,
+        window: int = 2,
+        stride: int = 1,
+        prioritized: bool = False,
+    ) -> None:
         self.data_spec = data_spec
-        self.server = reverb.Server([peer_table(capacity)])
+        self._window = window
+        self.server = reverb.Server([peer_table(capacity, prioritized)])
         self.buffer = peer_buffer.ReverbReplayBuffer(
-            data_spec, sequence_length=2, table_name=PEER_TABLE, local_server=self.server
+            data_spec, sequence_length=window, table_name=PEER_TABLE, local_server=self.server
         )
         self.observer = peer_observers.ReverbAddTrajectoryObserver(
-            self.buffer.py_client, PEER_TABLE, sequence_length=2
+            self.buffer.py_client, PEER_TABLE, sequence_length=window, stride_length=stride
         )
 
     def dataset(self, batch_size: int) -> tf.data.Dataset:
-        return self.buffer.as_dataset(sample_batch_size=batch_size, num_steps=2).prefetch(3)
+        dataset = self.buffer.as_dataset(sample_batch_size=batch_size, num_steps=self._window)
+        return dataset.prefetch(3)
 
     def fill(self, steps: int) -> None:
         for index in range(steps):
@@ -214,13 +245,23 @@ class PeerStream:
         self.server.stop()
 
 
-def peer_table(capacity: int) -> reverb.Table:
+def fill(stream: streams.Stream, rows: int) -> None:
+    """Writes random steps of all lanes."""
+    experience = stream.experience
+    for index in range(rows):
+        step = random_step(experience.data_spec, experience.num_lanes, index)
+        stream.observer(stream.observed(step))
+    stream.observer.flush()
+
+
+def peer_table(capacity: int, prioritized: bool = False) -> reverb.Table:
     """The table that TF-Agents' examples use."""
+    selectors = reverb.selectors
     return reverb.Table(
         PEER_TABLE,
         max_size=capacity,
-        sampler=reverb.selectors.Uniform(),
-        remover=reverb.selectors.Fifo(),
+        sampler=selectors.Prioritized(0.6) if prioritized else selectors.Uniform(),
+        remover=selectors.Fifo(),
         rate_limiter=reverb.rate_limiters.MinSize(1),
     )
 

@@ -3,11 +3,16 @@
 Ours and the peer, TF-Agents' `ReverbAddTrajectoryObserver`, are given random steps and flush once,
 at the end of a measurement, within the time that counts: everything counted has been confirmed.
 Limit: a bare `reverb.StructuredWriter` that appends the same items, made before the clock starts.
+
+The first rows are `LaneReplay`'s. Of the streams for priorities, sequences and unrolls the peer is
+the same observer, with items of as many steps as ours, in a table of the same kind; no limit is
+measured.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Callable
 
 import reverb
@@ -16,7 +21,7 @@ import tree
 from reverb import structured_writer
 
 from actor_learner.replay import blocks, lane_replay
-from benchmarks import harness, settings
+from benchmarks import harness, settings, streams
 
 _DISTINCT = 256
 """Steps that are written over and over: more than an item holds, so that none repeats in it."""
@@ -24,8 +29,12 @@ _CELLS = 16
 _LIMIT_TIMEOUT_MS = 60_000
 
 
-def rows(config: settings.Settings) -> list[harness.Row]:
-    return [_row(config, lanes) for lanes in config.lanes]
+def rows(config: settings.Settings) -> Iterator[harness.Row]:
+    for lanes in config.lanes:
+        yield _row(config, lanes)
+    for kind in streams.KINDS:
+        for lanes in config.lanes:
+            yield _kind_row(config, kind, lanes)
 
 
 def _row(config: settings.Settings, lanes: int) -> harness.Row:
@@ -51,6 +60,34 @@ def _row(config: settings.Settings, lanes: int) -> harness.Row:
         )
         writer.close()
     return harness.row("write", f"{lanes} lanes", results)
+
+
+def _kind_row(config: settings.Settings, kind: streams.Kind, lanes: int) -> harness.Row:
+    data_spec = settings.cartpole_dqn().agent.collect_data_spec
+    ours = streams.Stream(kind.build(streams.CAPACITY), data_spec, lanes)
+    peer = settings.PeerStream(
+        data_spec, window=kind.window, stride=kind.stride, prioritized=kind.prioritized
+    )
+    steps = [settings.random_step(data_spec, lanes, seed) for seed in range(_DISTINCT)]
+    singles = [tf.nest.map_structure(lambda leaf: leaf[0, ...], step) for step in steps]
+    observed = [ours.observed(step) for step in steps]
+    with settings.closing(ours, peer):
+        write_ours = harness.rate(
+            _writes(ours.observer, observed, lanes), config.few_seconds, ours.observer.flush
+        )
+        write_theirs = harness.rate(
+            _writes(peer.observer, singles, 1), config.few_seconds, peer.observer.flush
+        )
+
+        def write_and_empty() -> float:
+            measured = write_ours()
+            ours.empty()  # Or all rounds together would fill the machine's memory.
+            return measured
+
+        results = harness.alternate(
+            {"ours": write_and_empty, "peer": write_theirs}, config.few_repetitions
+        )
+    return harness.row("write", f"{kind.name}, {lanes} lanes", results)
 
 
 def _writes(observer: Callable, steps: list, lanes: int) -> Callable[[], int]:

@@ -1,6 +1,10 @@
 """What counts as proved, and what `make learn` does when a run goes wrong. Nothing is trained."""
 
+import dataclasses
+import fractions
 import json
+import math
+import re
 
 import pytest
 
@@ -76,9 +80,49 @@ def test_a_run_that_crashes_is_shown_and_repeated_and_the_others_go_on(toys, cap
     assert "seed 0  crashed          1.00  CommandError: took longer than 3600 s: train\n" in out
     assert "| toy | FAILED (1 crashed) | 0 of 2 reach it |" in out
     assert results()[0]["error"].endswith("last words")
+    columns = ("reached", "succeeded", "environment_steps", "seconds")
+    assert [results()[0][column] for column in columns] == [False, False, None, None]
     toys["toy", 0] = 3.0
     assert learning_proofs.main(["--keep"]) == 0
     assert toys["called"][3:] == [("toy", 0)]
+
+
+def test_a_run_that_crashes_says_how_far_it_came(toys):
+    toys["toy", 0] = processes.CommandError("killed")
+    run = learning_proofs.RUNS / "toy-0"
+    run.mkdir(parents=True)
+    (run / "metrics.jsonl").write_text(
+        '{"environment_steps": 100, "seconds": 1.5}\n{"environment_steps": 200, "seconds": 2.5}\n'
+    )
+    assert learning_proofs.main(["--only=toy"]) == 1
+    crashed = results()[0]
+    assert (crashed["environment_steps"], crashed["seconds"]) == (200, 2.5)
+    assert not crashed["reached"]
+
+
+def test_what_is_only_compared_with_may_miss_its_target(toys, monkeypatch, capsys):
+    slower = dataclasses.replace(PROOF, needed=0, bindings=("dqn.learning_rate = 1.0",))
+    monkeypatch.setattr(proofs, "PROOFS", {"toy": slower})
+    toys["toy", 0] = 0.0
+    assert learning_proofs.main([]) == 0
+    assert "| toy | for comparison | 0 of 2 reach it |" in capsys.readouterr().out
+
+
+def test_bindings_change_the_digest_and_are_given_to_the_run(monkeypatch, tmp_path):
+    bound = dataclasses.replace(PROOF, bindings=("dqn.learning_rate = 1.0",))
+    monkeypatch.setattr(proofs, "PROOFS", {"toy": PROOF, "bound": bound})
+    assert proofs.config_digest("toy") != proofs.config_digest("bound")
+    commands = []
+
+    def refuse(command, seconds):
+        commands.append(command)
+        raise processes.CommandError("not here")
+
+    monkeypatch.setattr(processes, "run", refuse)
+    monkeypatch.setattr(learning_proofs, "RUNS", tmp_path)
+    with pytest.raises(processes.CommandError):
+        learning_proofs._prove("bound", 0)
+    assert "--gin_param=dqn.learning_rate = 1.0" in commands[0]
 
 
 def test_a_crash_fails_a_proof_that_has_seeds_enough(toys):
@@ -109,7 +153,27 @@ def test_groups_stand_for_their_proofs():
 def test_every_proof_has_a_leaf_and_rates_memory_as_its_leaf_does():
     for name, proof in proofs.PROOFS.items():
         assert len(proofs.config_digest(name)) == 12
-        assert (proof.fresh_episodes == 200) == (proof.group == proofs.RECURRENT)
+        assert (proof.fresh_episodes >= 200) == (proof.group == proofs.RECURRENT)
+    control = (proofs.ROOT / "gin" / "r2d2_memory_control.gin").read_text()
+    assert "Experiment.evaluation_episodes = 1_000\n" in control
+    assert "environment_steps" not in control  # As many as those with memory.
+
+
+def test_chance_alone_does_not_fail_the_control_without_memory():
+    proof = proofs.PROOFS["r2d2_memory_control"]
+    leaf = (proofs.ROOT / "gin" / "r2d2_memory.gin").read_text().replace("_", "")
+    steps, interval = (
+        int(re.search(rf"Experiment\.{name} = (\d+)", leaf)[1])
+        for name in ("environmentsteps", "evaluationinterval")
+    )
+    episodes = proof.fresh_episodes
+    # One in four answers is right without memory; each evaluation asks that often.
+    alarm = sum(
+        math.comb(episodes, right) * 3 ** (episodes - right)
+        for right in range(math.ceil(proof.target * episodes), episodes + 1)
+    )
+    evaluations = proof.seeds * (steps // interval + 1)  # And once more at the end.
+    assert fractions.Fraction(alarm * evaluations, 4**episodes) < fractions.Fraction(1, 1000)
 
 
 def test_the_digest_of_the_code_changes_with_any_file(tmp_path):
@@ -133,6 +197,8 @@ def test_prioritized_replay_must_be_no_slower_in_environment_steps(fast, slow, h
         for seed in range(5):
             found[name, seed] = row(name, seed, 480.0, code, steps + 1000 * (seed - 2))
     names = ["per_dqn_cartpole"]
+    assert proofs.NO_SLOWER[0] == ("per_dqn_cartpole", "dqn_cartpole")
+    # That at the same learning rate is not made where its runs are missing.
     (comparison,) = proof_table.comparisons(names, found, keep=False)
     assert comparison.holds == holds
     assert f"(medians {fast:,} and {slow:,})" in comparison.text
@@ -142,3 +208,15 @@ def test_prioritized_replay_must_be_no_slower_in_environment_steps(fast, slow, h
     assert len(proof_table.comparisons(names, found, keep=True)) == 1
     del found["dqn_cartpole", 3]
     assert proof_table.comparisons(names, found, keep=True) == []
+
+
+def test_prioritized_replay_is_compared_at_one_learning_rate_as_well():
+    fast, slow = proofs.NO_SLOWER[1]
+    rates = []
+    for name in (fast, slow):
+        proof = proofs.PROOFS[name]
+        lines = (proofs.ROOT / "gin" / f"{proof.leaf or name}.gin").read_text().splitlines()
+        given = [line for line in [*lines, *proof.bindings] if line.startswith("dqn.learning_rate")]
+        rates.append(given[-1])
+    assert rates[0] == rates[1]
+    assert proofs.PROOFS[slow].leaf == "dqn_cartpole"

@@ -3,9 +3,10 @@
 python benchmarks/peers/sb3_seconds.py dqn_cartpole --target=475 --interval=2000 --seed=0
 
 Run by the Python of the peers' environment; prints one line of JSON: {"seconds", "reached",
-"environment_steps", "best_return"}. Parameters are those of RL Baselines3 Zoo. The clock runs as
-ours does: from the first environment step, evaluations included, and these are made in one batch
-of lanes as ours are. Where the target is never reached, `seconds` are those of all training.
+"environment_steps", "best_return"}. Parameters are those of RL Baselines3 Zoo, but for the layers
+and the batch that `--network=64,64` and `--batch_size=128` name. The clock runs as ours does: from
+the first environment step, evaluations included, and these are made in one batch of lanes as ours
+are. Where the target is never reached, `seconds` are those of all training.
 """
 
 from __future__ import annotations
@@ -140,11 +141,19 @@ def main() -> None:
     parser.add_argument("--interval", type=int, required=True, help="steps between evaluations")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=None, help="environment steps, at most")
+    parser.add_argument("--network", default="", help="units of the layers, with commas")
+    parser.add_argument("--batch_size", type=int, default=None, help="of one gradient step")
     arguments = parser.parse_args()
     case = CASES[arguments.case]
+    parameters = dict(case.parameters)
+    if arguments.network:
+        layers = [int(units) for units in arguments.network.split(",")]
+        parameters["policy_kwargs"] = {"net_arch": layers}
+    if arguments.batch_size:
+        parameters["batch_size"] = arguments.batch_size
     torch.set_num_threads(1)  # With networks as small as these, more threads only wait longer.
     env = env_util.make_vec_env(case.env_id, n_envs=case.num_envs, seed=arguments.seed)
-    model = case.algorithm("MlpPolicy", env, seed=arguments.seed, device="cpu", **case.parameters)
+    model = case.algorithm("MlpPolicy", env, seed=arguments.seed, device="cpu", **parameters)
     clock = Clock(case.env_id, arguments.target, arguments.interval)
     model.learn(arguments.steps or case.steps, callback=clock)
     result = {
