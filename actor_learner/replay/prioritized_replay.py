@@ -42,8 +42,9 @@ class PrioritizedReplay(sample_stream.SampleStream):
       importance_end: Exponent from `importance_anneal_steps` on; 1 corrects fully.
       importance_anneal_steps: Train steps in between.
       initial_priority: Priority of new transitions until a higher one is known.
-      rate_limiter: Builds the table's rate limiter, which no other table can have: `@min_size`,
-        `@sample_to_insert_ratio`. By default sampling waits for the first item only.
+      rate_limiter: Builds the table's rate limiter, which no other table can have: `@min_size`. By
+        default sampling waits for the first item only. An experiment refuses limits of samples per
+        insert (`@sample_to_insert_ratio`): `Experiment.updates_per_step` sets that ratio.
       max_in_flight_items: Items an actor may have unconfirmed before it waits.
       prefetch: Batches kept ready for the learner; more are older when used.
       train_step: Counter that the exponent follows; None is the running experiment's.
