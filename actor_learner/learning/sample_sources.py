@@ -35,12 +35,15 @@ class Look(NamedTuple):
 
     Attributes:
       text: Their state, for people.
-      hopeless: Whether it explains why no sample comes, and nothing else will end the wait: a
-        server does not answer, or a table cannot be sampled and the dataset waits for ever.
+      blocked: Whether it explains why no sample comes: a server does not answer, or a table cannot
+        be sampled.
+      hopeless: Whether nothing else will end the wait, either: a server does not answer, or the
+        dataset has no timeout of its own for the table that cannot be sampled.
       samples: Items sampled so far from each table that answered; grows while samples flow.
     """
 
     text: str
+    blocked: bool
     hopeless: bool
     samples: tuple[int, ...] = ()
 
@@ -57,19 +60,20 @@ def find(dataset: Any) -> list[Source]:
 
 def look(sources: Iterable[Source]) -> Look:
     """Asks each table for its state; blocks for seconds where a server does not answer."""
-    texts, samples, hopeless = [], [], False
+    texts, samples, blocked, hopeless = [], [], False, False
     for address, table, ends in sources:
         try:
             now = state.table_state(reverb.Client(address), table, _LOOK_SECONDS)
         except errors.ReplayError as error:
             texts.append(f"table {table!r} at {address}: {error}")
-            hopeless = True
+            blocked = hopeless = True
             continue
         samples.append(now.samples)
-        hopeless = hopeless or (now.blocked == "sampling" and not ends)
+        waits = now.blocked == "sampling"
+        blocked, hopeless = blocked or waits, hopeless or (waits and not ends)
         told = f"{now.describe()}, at {address}, which answers"
-        texts.append(told if now.blocked == "sampling" else f"{told}; it can be sampled")
-    return Look("; ".join(texts), hopeless, tuple(samples))
+        texts.append(told if waits else f"{told}; it can be sampled")
+    return Look("; ".join(texts), blocked, hopeless, tuple(samples))
 
 
 def _walk(dataset: Any) -> Iterator[Source]:

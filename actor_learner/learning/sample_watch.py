@@ -28,6 +28,7 @@ FIRST_WARNING_SECONDS = 10.0
 """How long a wait may be without a word."""
 
 _LONGEST_SILENCE_SECONDS = 600.0
+_LONG_STEP_SECONDS = 60.0
 
 Sources = Callable[[], "list[sample_sources.Source]"]
 
@@ -149,8 +150,10 @@ class SampleWatch:
         text = _explain(quiet, train_step, sources, found)
         if self._timeout is not None and quiet >= self._timeout and found.hopeless:
             self._end(call, text)
-        else:
+        elif found.blocked or not sources or quiet >= _LONG_STEP_SECONDS:
             logging.warning("%s", text)
+        else:
+            logging.info("%s", text)  # The first train step is compiled, which may take as long.
         call.warned = True
         call.next_look = quiet + min(2.0 * quiet, _LONGEST_SILENCE_SECONDS)
         if self._timeout is not None and quiet < self._timeout:
@@ -195,6 +198,6 @@ def _explain(
     begin = f"the learner has taken no train step for {seconds:.0f} s, after {train_step} of them"
     if not sources:
         return f"{begin}: it waits for its dataset, or the train step itself takes long"
-    if found.hopeless:
+    if found.blocked:
         return f"{begin}: it waits for a sample; {found.text}. Is anything writing to it?"
     return f"{begin}: {found.text}. The train step itself may take long, its compilation included"

@@ -254,7 +254,7 @@ def test_a_learner_without_samples_gives_up_and_says_why(tmp_path):
         training._trainer.learner.add_trigger(lambda _: client.reset("experience"))
         with pytest.raises(
             errors.ReplayTimeoutError,
-            match="for a sample: table 'experience': .* of the 25 items needed again",
+            match="for a sample: table 'experience': .* of the 25 items needed",
         ):
             training.run()
 
@@ -265,7 +265,8 @@ def test_a_limit_for_separate_jobs_is_named_as_having_no_effect(
 ):
     said = []
     monkeypatch.setattr(one_process.logging, "warning", lambda text, *_: said.append(text))
-    train(tmp_path, environment_steps=150, **settings)
+    run = run_directory.RunDirectory(tmp_path / "run")
+    one_process.OneProcess(make_experiment(**settings), run, seed=1).close()
     assert any("Experiment.max_version_lag" in text for text in said) == warned
 
 

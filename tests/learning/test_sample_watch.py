@@ -142,7 +142,9 @@ def test_a_dataset_with_a_timeout_of_its_own_ends_by_it(tmp_path, warnings):
         sample_timeout_seconds=0.5,
     )
     with made as trained, pytest.raises(errors.ReplayTimeoutError, match="dataset ended"):
+        warnings.clear()
         trained.run()
+    assert "it waits for a sample" in warnings[0]
 
 
 def test_what_is_not_known_is_waited_for_without_a_deadline(tmp_path, warnings):
