@@ -39,6 +39,8 @@ WAIT, DROP = "wait", "drop"
 
 PUBLISH_SECONDS, PUBLISH_SECONDS_QUEUED = 0.5, 0.05
 
+BATCH_SIZE = 64
+
 RANDOM_STEPS = 1_000
 """Random steps before an agent that learns from transitions begins, unless configured."""
 
@@ -70,7 +72,9 @@ class Experiment:
         step once, so that their ratio follows from the unroll and must not be set.
       collect_steps: Environment steps collected between two calls of the learner. More cost less
         overhead, and act longer on one policy. None: at least 64, and one step of every lane.
-      batch_size: Transitions, or sequences, per train step; `UnrollQueue` has a size of its own.
+        On-policy algorithms collect what one train step uses, so that it must not be set.
+      batch_size: Transitions, or sequences, per train step. `UnrollQueue` has a size of its own,
+        `UnrollQueue.unrolls_per_batch`: this must then be left out.
       overlap: Collect in a thread while the learner trains, with a copy of the policy that is at
         most a turn or two behind. Worth it where acting and training take about as long as one
         another, or the environment waits rather than computes.
@@ -98,7 +102,8 @@ class Experiment:
         None: 0.5 for replay; 0.05 for algorithms that use every step once, whose actors should be
         as little behind as they can.
       max_version_lag: Separate jobs only: how many train steps the learner may be ahead of the
-        policy that acts; None for no limit.
+        policy that acts; None for no limit. In one process, where it is a turn or two at most, it
+        has no effect and is warned of.
       when_lagging: What happens beyond `max_version_lag`. `wait`: actors wait for a newer policy,
         but what they had on its way may have become older by the time it is learned from. `drop`:
         actors act on, and the learner drops unrolls that are older than that when their turn comes,
@@ -118,7 +123,7 @@ class Experiment:
         learn_from: int | None = None,
         updates_per_step: float | None = None,
         collect_steps: int | None = None,
-        batch_size: int = 64,
+        batch_size: int = BATCH_SIZE,
         overlap: bool = False,
         deterministic: bool = False,
         target_return: float | None = None,
@@ -341,6 +346,7 @@ class Experiment:
                 "Experiment.learn_from"
             )
         else:
+            self._refuse_what_unrolls_ignore(stream, type(algorithm.agent).__name__)
             updates_per_step = 1.0 / (group_steps * num_lanes)
         learn_from = random_steps if self._learn_from is None else self._learn_from
         learn_from = max(learn_from, stream.first_steps(experience))
@@ -360,6 +366,20 @@ class Experiment:
             collect_steps=self._collect_steps or max(64, num_lanes),
             publish_seconds=self._publish_seconds_for(group_steps),
         )
+
+    def _refuse_what_unrolls_ignore(self, stream: sample_stream.SampleStream, agent: str) -> None:
+        if self._collect_steps is not None:
+            raise errors.ConfigError(
+                f"Experiment.collect_steps is {self._collect_steps}, but {agent} learns from each "
+                "step once, and collects what one train step uses: leave the binding out. "
+                "UnrollQueue.unroll_length and UnrollQueue.unrolls_per_batch say how much that is"
+            )
+        if self._batch_size != BATCH_SIZE and isinstance(stream, unroll_queue.UnrollQueue):
+            raise errors.ConfigError(
+                f"Experiment.batch_size is {self._batch_size}, but {agent} learns from unrolls, "
+                "whose number per train step is UnrollQueue.unrolls_per_batch: set that, and leave "
+                "batch_size out"
+            )
 
     def _publish_seconds_for(self, group_steps: int | None) -> float:
         if self._publish_seconds is not None:

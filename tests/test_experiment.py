@@ -83,6 +83,10 @@ def test_settings_that_do_not_fit_the_algorithm_are_refused(algorithms):
         make(updates_per_step=1.0).plan(unrolls, 4)
     with pytest.raises(errors.ConfigError, match="how its own policy acted"):
         make(initial_random_steps=10).plan(unrolls, 4)
+    with pytest.raises(errors.ConfigError, match="collect_steps is 100, .*unroll_length"):
+        make(collect_steps=100).plan(unrolls, 4)
+    with pytest.raises(errors.ConfigError, match="batch_size is 32, .*unrolls_per_batch: set"):
+        make(batch_size=32).plan(unrolls, 4)
     with pytest.raises(errors.ConfigError, match="but PPOAgent learns from unrolls"):
         make(replay=lane_replay.LaneReplay()).plan(unrolls, 4)
     with pytest.raises(errors.ConfigError, match="leaves nothing of the 50"):

@@ -13,6 +13,8 @@ from actor_learner.agents import (
     schedules,
 )
 
+KL_TARGET, OBSERVATION_LIMIT, REWARD_LIMIT = 0.01, 10.0, 10.0
+
 
 @configurable.register
 def ppo(
@@ -37,12 +39,12 @@ def ppo(
     normalize_advantages: bool = True,
     gradient_clipping: float | None = 0.5,
     kl_penalty: float | None = None,
-    kl_target: float = 0.01,
+    kl_target: float = KL_TARGET,
     max_kl: float | None = None,
     normalize_observations: bool = False,
-    observation_limit: float = 10.0,
+    observation_limit: float = OBSERVATION_LIMIT,
     normalize_rewards: bool = False,
-    reward_limit: float = 10.0,
+    reward_limit: float = REWARD_LIMIT,
 ) -> algorithm.Algorithm:
     """Builds PPO for any observations and actions, with or without memory.
 
@@ -88,6 +90,22 @@ def ppo(
             "nothing holds PPO near the policy that acted: set ppo.clip_ratio, ppo.kl_penalty or "
             "ppo.max_kl"
         )
+    for name, value, default, needs, given in (
+        ("kl_target", kl_target, KL_TARGET, "kl_penalty", kl_penalty is not None),
+        (
+            "observation_limit",
+            observation_limit,
+            OBSERVATION_LIMIT,
+            "normalize_observations",
+            normalize_observations,
+        ),
+        ("reward_limit", reward_limit, REWARD_LIMIT, "normalize_rewards", normalize_rewards),
+    ):
+        if value != default and not given:
+            raise errors.ConfigError(
+                f"ppo.{name} is {value}, but has no effect without ppo.{needs}: set that too, or "
+                f"leave {name} out"
+            )
     rate = learning_rate
     if learning_rate_end is not None:
         rate = schedules.linear(

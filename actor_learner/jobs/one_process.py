@@ -179,6 +179,12 @@ class OneProcess:
 
     def _build(self, seed: int) -> None:
         experiment, run = self._experiment, self._run
+        if experiment.max_version_lag is not None:
+            # No error: the same file may be meant for both ways of running it.
+            logging.warning(
+                "Experiment.max_version_lag and when_lagging are for separate jobs and have no "
+                "effect in one process, where collecting is at most two turns behind the learner."
+            )
         if experiment.deterministic:
             # For the whole process: TensorFlow has no way back.
             tf.config.experimental.enable_op_determinism()

@@ -25,6 +25,15 @@ def refuse_unfit(table: reverb.Table, plan: plan_lib.Plan) -> None:
             "the pace: with two limits actors and learner can wait for each other, and one process "
             "for itself. Use @min_size()"
         )
+    runs_dry = info.max_times_sampled > 0 and not plan.stream.keeps_items
+    if runs_dry and plan.group_steps is None:
+        raise errors.ConfigError(
+            f"table '{table.name}' removes an item after {info.max_times_sampled} samples "
+            "(max_times_sampled), but Experiment.updates_per_step sets how often experience is "
+            "learned from: the table would run dry, and the learner wait for steps that are "
+            "collected only after its own. Leave max_times_sampled out; algorithms that use every "
+            "step once have @UnrollQueue()"
+        )
     if limiter.min_size_to_sample > info.max_size:
         raise errors.ConfigError(
             f"table '{table.name}' can never be sampled: its rate limiter wants "

@@ -8,6 +8,7 @@ from actor_learner.jobs import states
 from actor_learner.jobs import status as status_lib
 from actor_learner.launch import status_reader as status_reader_lib
 from actor_learner.launch import supervised_job, view
+from actor_learner.reporting import formatting
 
 _FIRST = ("learner", "replay", "policy", "actor", "evaluator")
 
@@ -85,7 +86,18 @@ def _state(
         if job.process is None:
             return "starting", ""
         return "restarting", f"in {job.seconds_to_start(now):.0f} s"
-    note = job.process.note or (status.note() if status is not None else "")
+    note = job.process.note or (_note(status) if status is not None else "")
     if job.stopping and (status is None or status.state in states.LIVE):
         return "stopping", note
     return ("starting" if status is None else status.state), note
+
+
+def _note(status: status_lib.Status) -> str:
+    """What the job says of itself; of the replay also how often its experience is used."""
+    note = status.note()
+    samples_per_insert = status.details.get("samples_per_insert")
+    # Only behind the job's own words: a failure, or a poll that does not end, stands alone.
+    if samples_per_insert is None or note != status.message:
+        return note
+    ratio = f"{formatting.number(samples_per_insert)} samples/insert"
+    return f"{ratio}, {note}" if note else ratio

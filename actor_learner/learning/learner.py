@@ -19,6 +19,8 @@ from actor_learner.learning import (
     checkpoints,
     interval_trigger,
     replica_step,
+    sample_sources,
+    sample_watch,
     train_loop,
     trigger_runner,
     tuning,
@@ -84,6 +86,7 @@ class Learner(tf.Module):
         *,
         checkpoint_items: Mapping[str, Any] | None = None,
         sample_timeout_message: Callable[[], str] | None = None,
+        sample_timeout_seconds: float | None = 600.0,
     ):
         """Builds everything that training needs, and restores what an earlier run left.
 
@@ -114,12 +117,22 @@ class Learner(tf.Module):
           checkpoint_items: Further trackables saved in the same checkpoints, by name. A checkpoint
             that holds nothing of one leaves it as it is.
           sample_timeout_message: Called when the dataset ends, to say why no sample came.
+          sample_timeout_seconds: How long one train step may wait for a Reverb table that cannot be
+            sampled, or for a server that does not answer; None: for ever. A dataset with a
+            `rate_limiter_timeout_ms` of its own decides about the former itself. Waits of more
+            than ten seconds are logged, with what the tables say.
 
         Raises:
           errors.CheckpointError: If there are checkpoints but none can be read, or the newest one
             belongs to another agent.
-          ValueError: If a name in `checkpoint_items` is taken or not an identifier.
+          ValueError: If a name in `checkpoint_items` is taken or not an identifier, or the timeout
+            is not above 0.
         """
+        if sample_timeout_seconds is not None and sample_timeout_seconds <= 0:
+            raise ValueError(
+                f"Learner.sample_timeout_seconds must be above 0, got {sample_timeout_seconds}; "
+                "None waits for ever"
+            )
         super().__init__(name="learner")
         self._train_dir = os.path.join(root_dir, TRAIN_DIR)
         self._summary_dir = os.path.join(summary_root_dir or root_dir, TRAIN_DIR)
@@ -132,6 +145,8 @@ class Learner(tf.Module):
         self._use_reverb_v2 = use_reverb_v2
         self._direct_sampling = direct_sampling
         self._sample_timeout_message = sample_timeout_message
+        self._watch = sample_watch.SampleWatch(train_step, sample_timeout_seconds)
+        self._undistributed: Any = None
         self._checkpoint_interval = checkpoint_interval
         self._closed = False
         items = checkpoints.checked_items(checkpoint_items)
@@ -235,7 +250,7 @@ class Learner(tf.Module):
     ) -> tf_agent.LossInfo:
         """Trains `iterations` times, then calls the triggers.
 
-        Blocks while the dataset has no batch to give.
+        Blocks while the dataset has no batch to give; says so in the log after ten seconds.
 
         Args:
           iterations: Number of batches to train on, at least 1.
@@ -246,8 +261,9 @@ class Learner(tf.Module):
           The losses of the last iteration, summed over replicas and over their own dimensions.
 
         Raises:
-          errors.ReplayTimeoutError: If the dataset ended. Its iterator is made anew, so that a
-            later `run` waits again.
+          errors.ReplayTimeoutError: If the dataset ended, or gave nothing for
+            `sample_timeout_seconds`. Its iterator is made anew, so that a later `run` waits again;
+            one that was passed is of no use any more.
           errors.TriggerError: If a trigger raised.
         """
         if iterations < 1:
@@ -266,12 +282,15 @@ class Learner(tf.Module):
             step = self.train_step.numpy()
             self._runner.start(step)
             try:
-                loss_info, step = self._train(
-                    step, iterations, iterator, parallel_iterations, bind=own_iterator
-                )
-            except (tf.errors.OutOfRangeError, StopIteration) as error:
+                with self.watching(lambda: self._sources(iterator), step):
+                    loss_info, step = self._train(
+                        step, iterations, iterator, parallel_iterations, bind=own_iterator
+                    )
+            except (tf.errors.OutOfRangeError, StopIteration, errors.ReplayTimeoutError) as error:
                 if own_iterator:
                     self._experience_iterator = iter(self._dataset)
+                if isinstance(error, errors.ReplayTimeoutError):
+                    raise
                 raise self.replay_timeout(error) from error
             self._runner.call(step)
         return loss_info
@@ -289,7 +308,8 @@ class Learner(tf.Module):
         """
         with self._context():
             if experience_and_sample_info is None:
-                experience_and_sample_info = self._split(next(self._experience_iterator))
+                with self.watching(lambda: self._sources(self._experience_iterator)):
+                    experience_and_sample_info = self._split(next(self._experience_iterator))
             return self._loss(experience_and_sample_info, reduce_op)
 
     def single_train_step(self, iterator: Any) -> tf_agent.LossInfo:
@@ -298,6 +318,17 @@ class Learner(tf.Module):
         loss_info = self._replicas.train(experience)
         self._replicas.after_train(experience, sample_info, loss_info)
         return loss_info
+
+    def watching(
+        self, sources: sample_watch.Sources, step: np.ndarray | None = None
+    ) -> contextlib.AbstractContextManager[None]:
+        """A context for calls that wait for experience; see `SampleWatch.over`.
+
+        Args:
+          sources: Returns the tables that are waited for, as far as they are known.
+          step: The train step, for callers that have just read it.
+        """
+        return self._watch.over(int(self.train_step.numpy() if step is None else step), sources)
 
     def replay_timeout(self, error: Exception) -> errors.ReplayTimeoutError:
         """The error to raise when the dataset ended with `error`."""
@@ -319,6 +350,7 @@ class Learner(tf.Module):
         if self._closed:
             return
         self._closed = True
+        self._watch.close()
         try:
             with self._context():
                 self._runner.stop(self.train_step.numpy())
@@ -335,9 +367,11 @@ class Learner(tf.Module):
     # Construction.
 
     def _distribute(self, dataset_fn, options) -> Any:
-        return self.strategy.distribute_datasets_from_function(
-            lambda _: tuning.without_tuning(dataset_fn()), options=options
-        )
+        def make(_: Any) -> Any:
+            self._undistributed = dataset_fn()
+            return tuning.without_tuning(self._undistributed)
+
+        return self.strategy.distribute_datasets_from_function(make, options=options)
 
     def _create_variables(self) -> None:
         if self._experience_iterator is not None:
@@ -372,6 +406,12 @@ class Learner(tf.Module):
         return tf.equal(self.train_step % self.summary_interval, 0)
 
     # Training.
+
+    def _sources(self, iterator: Any) -> list[sample_sources.Source]:
+        """The tables that the batches of `iterator` come from, as far as they are known."""
+        if iterator is self._experience_iterator:
+            return sample_sources.find(self._undistributed)
+        return sample_sources.find(getattr(iterator, "_dataset", None))
 
     def _train(
         self, step: np.ndarray, iterations: int, iterator: Any, parallel_iterations: int, bind: bool

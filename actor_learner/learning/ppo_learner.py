@@ -12,8 +12,11 @@ from tf_agents.agents.ppo import ppo_agent
 from tf_agents.networks import utils as network_utils
 from tf_agents.typing import types
 
-from actor_learner import configurable
-from actor_learner.learning import learner, tuning
+from actor_learner import configurable, errors
+from actor_learner.agents import minibatches
+from actor_learner.learning import learner, sample_sources, tuning
+
+_ALL = np.iinfo(np.int64).max
 
 
 @configurable.register
@@ -33,9 +36,10 @@ class PPOLearner:
             collect_actor.run()
             learner.run()
 
-    With minibatches, every epoch is shuffled anew and gives `frames // minibatch_size` minibatches;
-    the frames left over are dropped at the end of the epoch, and no frame of a round is seen in a
-    later one.
+    With minibatches, every epoch is shuffled anew and uses each frame of the round exactly once, in
+    as many minibatches as it takes at `minibatch_size` frames each; where that does not divide the
+    frames, all are a little smaller, by one frame more or less. With several replicas their number
+    is a multiple of that of the replicas. No frame of a round is seen in a later one.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class PPOLearner:
         *,
         checkpoint_items: Mapping[str, Any] | None = None,
         sample_timeout_message: Callable[[], str] | None = None,
+        sample_timeout_seconds: float | None = 600.0,
     ):
         """Builds the datasets and a `Learner` for them.
 
@@ -74,8 +79,9 @@ class PPOLearner:
           num_samples: Elements of either dataset per round. If fewer come before the dataset ends,
             the round fails with `errors.ReplayTimeoutError`.
           num_epochs: Passes over the round's data.
-          minibatch_size: Frames per train step: batches are `[minibatch_size, 1, …]`. None trains
-            on whole elements, as recurrent networks need.
+          minibatch_size: Frames per train step at most; batches are `[minibatch, 1, …]`. None
+            trains on whole elements, as recurrent networks need; of those, several replicas leave
+            out the last ones of a round that are not enough for all of them.
           shuffle_buffer_size: Frames to shuffle among; needed with minibatches.
           after_train_strategy_step_fn: As in `Learner`.
           triggers: As in `Learner`.
@@ -85,6 +91,7 @@ class PPOLearner:
           strategy: As in `Learner`.
           checkpoint_items: As in `Learner`.
           sample_timeout_message: As in `Learner`.
+          sample_timeout_seconds: As in `Learner`.
 
         Raises:
           ValueError: If the agent's settings, the minibatch size and the shuffle buffer do not go
@@ -101,6 +108,8 @@ class PPOLearner:
         self._normalization_dataset_fn = normalization_dataset_fn
         self.num_replicas = strategy.num_replicas_in_sync
         self.num_frames_for_training = tf.Variable(0, dtype=tf.int32)
+        self._train_sources: list[sample_sources.Source] = []
+        self._normalization_sources: list[sample_sources.Source] = []
         self._generic_learner = _RoundsLearner(
             root_dir,
             train_step,
@@ -114,6 +123,8 @@ class PPOLearner:
             strategy=strategy,
             checkpoint_items=checkpoint_items,
             sample_timeout_message=sample_timeout_message,
+            sample_timeout_seconds=sample_timeout_seconds,
+            sources=lambda: self._train_sources,
         )
         self._normalization_dataset = self._endless_rounds(self._normalization_round)
         self._normalization_iterator = iter(self._normalization_dataset)
@@ -174,11 +185,16 @@ class PPOLearner:
 
         Raises:
           ValueError: If the round has too few frames for one minibatch on each replica.
-          errors.ReplayTimeoutError: If a dataset ended early.
+          errors.ReplayTimeoutError: If a dataset ended early, or gave nothing for
+            `sample_timeout_seconds`.
           errors.TriggerError: If a trigger raised.
         """
         try:
-            frames = self._update_normalizers(self._normalization_iterator)
+            with self._generic_learner.watching(lambda: self._normalization_sources):
+                frames = int(self._update_normalizers(self._normalization_iterator))
+        except errors.ReplayTimeoutError:
+            self._normalization_iterator = iter(self._normalization_dataset)
+            raise
         except (tf.errors.OpError, StopIteration) as error:
             if not _ended(error):
                 raise
@@ -186,59 +202,78 @@ class PPOLearner:
             raise self._generic_learner.replay_timeout(error) from error
         self.num_frames_for_training.assign(frames)
         if self._minibatch_size:
-            batches = int(frames) // self._minibatch_size * self._num_epochs
+            batches = int(self._minibatches(frames)) * self._num_epochs
+            too_few = frames < self.num_replicas
         else:
             batches = self._num_samples * self._num_epochs
-        iterations = batches // self.num_replicas
-        if iterations == 0:
+            too_few = batches < self.num_replicas
+        if too_few:
             raise ValueError(
-                f"Cannot distribute {batches} batches across {self.num_replicas} replicas: the "
-                f"round has {int(frames)} frames in num_samples={self._num_samples} samples, a "
-                f"minibatch {self._minibatch_size}. Please increase PPOLearner.num_samples or "
-                "decrease minibatch_size."
+                f"Cannot distribute a round across {self.num_replicas} replicas: it has {frames} "
+                f"frames in num_samples={self._num_samples} samples. Please increase "
+                "PPOLearner.num_samples."
             )
+        iterations = batches // self.num_replicas
         return self._generic_learner.run(iterations, parallel_iterations=parallel_iterations)
+
+    def _minibatches(self, frames: Any) -> Any:
+        """Minibatches of an epoch: as many for each replica; of a number or a tensor."""
+        per_step = self._minibatch_size * self.num_replicas
+        return minibatches.count(frames, per_step) * self.num_replicas
 
     def _endless_rounds(self, make_round: Callable[[], tf.data.Dataset]) -> tf.data.Dataset:
         return tuning.without_tuning(tf.data.Dataset.counter().flat_map(lambda _: make_round()))
 
-    def _round_of(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """The next `num_samples` elements; fewer are an error.
+    def _round_of(
+        self, dataset: tf.data.Dataset, sources: list[sample_sources.Source]
+    ) -> tf.data.Dataset:
+        """The next `num_samples` elements; fewer are an error. Notes the dataset's `sources`.
 
         Without the check a dataset that ended, which is how Reverb reports a timeout, would be
         started again by the endless rounds, and the wait would never end.
         """
+        sources[:] = sample_sources.find(dataset)
         return dataset.take(self._num_samples).apply(
             tf.data.experimental.assert_cardinality(self._num_samples)
         )
 
     def _normalization_round(self) -> tf.data.Dataset:
-        return self._round_of(self._normalization_dataset_fn())
+        return self._round_of(self._normalization_dataset_fn(), self._normalization_sources)
 
     def _make_train_dataset(self) -> tf.data.Dataset:
         return self._endless_rounds(self._train_round)
 
     def _train_round(self) -> tf.data.Dataset:
-        dataset = self._round_of(self._experience_dataset_fn()).cache()
+        dataset = self._round_of(self._experience_dataset_fn(), self._train_sources)
         if not self._minibatch_size:
             batches = self._num_samples * self._num_epochs
-            return dataset.repeat(self._num_epochs).take(batches - batches % self.num_replicas)
+            whole = batches - batches % self.num_replicas
+            return dataset.cache().repeat(self._num_epochs).take(whole)
 
         def squash(sequence, info):
             return tf.nest.map_structure(network_utils.BatchSquash(2).flatten, (sequence, info))
 
         # Minibatches may hold steps of several sequences: each step carries its own advantage.
-        dataset = dataset.map(squash).unbatch()  # [B, T, …] -> steps
-        dataset = dataset.shuffle(self._shuffle_buffer_size)
-        dataset = dataset.batch(1, drop_remainder=True)
-        dataset = dataset.batch(self._minibatch_size, drop_remainder=True)  # [minibatch, 1, …]
-        # Repeated after batching, so that each epoch ends with its last whole minibatch: the frames
-        # left over of all epochs would otherwise make up minibatches that `run` does not count.
-        dataset = dataset.repeat(self._num_epochs)
-        if self.num_replicas > 1:
-            # Only whole sets of one minibatch per replica are counted, either.
-            dataset = dataset.batch(self.num_replicas, drop_remainder=True).unbatch()
-        return dataset
+        frames = dataset.map(squash).rebatch(_ALL)  # [B, T, …] each -> one [frames, …]
+        return frames.flat_map(self._epochs)
+
+    def _epochs(self, *frames: Any) -> tf.data.Dataset:
+        """Minibatches `[minibatch, 1, …]` of all epochs over the frames `[frames, …]`."""
+        num_frames = tf.shape(tf.nest.flatten(frames)[0], tf.int64)[0]
+        count = self._minibatches(num_frames)
+        order = tf.data.Dataset.range(num_frames).shuffle(self._shuffle_buffer_size)
+        order = order.batch(num_frames).repeat(self._num_epochs)  # Each epoch in another order.
+
+        def cut(order: tf.Tensor) -> tf.data.Dataset:
+            def minibatch(part: tf.Tensor) -> Any:
+                chosen = minibatches.select(order, part, num_frames, count)
+                return tf.nest.map_structure(
+                    lambda tensor: tf.expand_dims(tf.gather(tensor, chosen), 1), frames
+                )
+
+            return tf.data.Dataset.range(count).map(minibatch)
+
+        return order.flat_map(cut)
 
     @tf.function
     def _update_normalizers(self, iterator: Any) -> tf.Tensor:
@@ -261,7 +296,23 @@ def _ended(error: Exception) -> bool:
 
 
 class _RoundsLearner(learner.Learner):
-    """A learner whose dataset is not read ahead on one device: that would mix rounds."""
+    """A learner whose dataset is not read ahead on one device: that would mix rounds.
+
+    Args:
+      *args: Of `Learner`.
+      sources: Returns the tables that a round is made of.
+      **kwargs: Of `Learner`.
+    """
+
+    def __init__(
+        self, *args: Any, sources: Callable[[], list[sample_sources.Source]], **kwargs: Any
+    ) -> None:
+        self._round_sources = sources
+        super().__init__(*args, **kwargs)
+
+    def _sources(self, iterator: Any) -> list[sample_sources.Source]:
+        # The rounds are made within a function of the dataset, where `find` may not see them.
+        return self._round_sources()
 
     def _distribute(self, dataset_fn, options) -> Any:
         if self.strategy.num_replicas_in_sync > 1:

@@ -42,9 +42,12 @@ class PrioritizedReplay(sample_stream.SampleStream):
       importance_end: Exponent from `importance_anneal_steps` on; 1 corrects fully.
       importance_anneal_steps: Train steps in between.
       initial_priority: Priority of new transitions until a higher one is known.
-      rate_limiter: Builds the table's rate limiter, which no other table can have: `@min_size`,
-        `@sample_to_insert_ratio`. By default sampling waits for the first item only.
-      max_in_flight_items: Items an actor may have unconfirmed before it waits.
+      rate_limiter: Builds the table's rate limiter, which no other table can have: `@min_size`. By
+        default sampling waits for the first item only. An experiment refuses limits of samples per
+        insert (`@sample_to_insert_ratio`): `Experiment.updates_per_step` sets that ratio.
+      max_in_flight_items: Items an actor may have unconfirmed before it waits; a step of all its
+        lanes may come on top. Reverb fills the log with warnings from 50 on, which with the default
+        takes more than 18 lanes. More help only where the server is far away.
       prefetch: Batches kept ready for the learner; more are older when used.
       train_step: Counter that the exponent follows; None is the running experiment's.
     """
@@ -63,7 +66,7 @@ class PrioritizedReplay(sample_stream.SampleStream):
         importance_anneal_steps: int = 100_000,
         initial_priority: float = 1.0,
         rate_limiter: Callable[[], reverb.rate_limiters.RateLimiter] | None = None,
-        max_in_flight_items: int = 1_000,
+        max_in_flight_items: int = 32,
         prefetch: int = 1,
         train_step: tf.Variable | None = None,
     ) -> None:

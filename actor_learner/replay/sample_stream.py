@@ -46,12 +46,15 @@ class SampleStream(abc.ABC):
       weighted: Batches are `({"experience": ..., "weights": [batch]}, SampleInfo)`, keyword
         arguments of `agent.train`, instead of `(experience, info)`.
       repeatable: With the same items written, the same batches come out, given the same seed.
+      keeps_items: The learner takes every item out of the table once and draws batches from what it
+        has kept, so that the table may run empty.
       table_name: Name of the table that holds the experience, the first of `tables()`.
     """
 
     kind: str = experience_lib.TRANSITIONS
     weighted: bool = False
     repeatable: bool = False
+    keeps_items: bool = False
 
     @property
     @abc.abstractmethod

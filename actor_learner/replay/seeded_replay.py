@@ -42,6 +42,7 @@ class SeededReplay(sample_stream.SampleStream):
     """
 
     repeatable = True
+    keeps_items = True
     table_name = TABLE
 
     def __init__(

@@ -323,6 +323,9 @@ def test_environments_get_actions_within_bounds_and_the_learner_what_was_drawn()
         ({"clip_ratio": None}, "nothing holds PPO"),
         ({"learning_rate_end": 0.0}, "belong together"),
         ({"gamma": 1.5}, "gamma"),
+        ({"kl_target": 0.02}, "ppo.kl_target is 0.02, but has no effect without ppo.kl_penalty"),
+        ({"observation_limit": 5.0}, "no effect without ppo.normalize_observations"),
+        ({"reward_limit": 5.0}, "no effect without ppo.normalize_rewards"),
     ],
 )
 def test_values_that_cannot_work_are_configuration_errors(options, match):

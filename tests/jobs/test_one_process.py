@@ -232,17 +232,42 @@ def test_a_table_that_can_never_be_sampled_is_refused(tmp_path):
         train(tmp_path, replay=lane_replay.LaneReplay(1_000, rows_per_item=1, table=unreachable))
 
 
-def test_a_learner_without_samples_gives_up_and_says_why(tmp_path):
-    def emptied(**kwargs):
-        return tables.uniform_table(**kwargs, max_times_sampled=1)
+@pytest.mark.parametrize("times", [1, 50])
+def test_a_table_that_would_run_dry_is_refused(tmp_path, times):
+    def drying(**kwargs):
+        return tables.uniform_table(**kwargs, max_times_sampled=times)
 
-    with pytest.raises(errors.ReplayTimeoutError, match="for a sample: table 'experience': 0 of"):
-        train(
-            tmp_path,
-            replay=lane_replay.LaneReplay(1_000, rows_per_item=1, table=emptied),
-            updates_per_step=4.0,
-            sample_timeout_seconds=0.5,
-        )
+    with pytest.raises(errors.ConfigError, match=f"after {times} samples .* would run dry"):
+        train(tmp_path, replay=lane_replay.LaneReplay(1_000, table=drying))
+
+
+def test_a_learner_without_samples_gives_up_and_says_why(tmp_path):
+    experiment_ = make_experiment(
+        # More items than one turn writes: the next one does not fill an emptied table.
+        replay=lane_replay.LaneReplay(1_000, rows_per_item=1, table=hungry(25)),
+        environment_steps=100_000,
+        sample_timeout_seconds=0.5,
+    )
+    run = run_directory.RunDirectory(tmp_path / "run")
+    with one_process.OneProcess(experiment_, run, seed=1) as training:
+        client = training._client
+        training._trainer.learner.add_trigger(lambda _: client.reset("experience"))
+        with pytest.raises(
+            errors.ReplayTimeoutError,
+            match="for a sample: table 'experience': .* of the 25 items needed",
+        ):
+            training.run()
+
+
+@pytest.mark.parametrize("settings, warned", [({"max_version_lag": 3}, True), ({}, False)])
+def test_a_limit_for_separate_jobs_is_named_as_having_no_effect(
+    tmp_path, monkeypatch, settings, warned
+):
+    said = []
+    monkeypatch.setattr(one_process.logging, "warning", lambda text, *_: said.append(text))
+    run = run_directory.RunDirectory(tmp_path / "run")
+    one_process.OneProcess(make_experiment(**settings), run, seed=1).close()
+    assert any("Experiment.max_version_lag" in text for text in said) == warned
 
 
 def test_a_run_of_separate_jobs_is_left_to_them(tmp_path):

@@ -177,3 +177,25 @@ def test_rows_join_what_launcher_and_jobs_know():
     ]
     jobs[0].stopping = True
     assert job_rows.rows(jobs, reader, now=0.0)[2].state == "stopping"
+
+
+def test_the_row_of_the_replay_shows_how_often_its_experience_is_used():
+    jobs = [supervised("replay", supervised_job.UP, FakeProcess())]
+
+    def note(message="1,024 items", **more):
+        told = status.Status(
+            "replay",
+            0,
+            "running",
+            incarnation="now",
+            message=message,
+            details={"samples_per_insert": 7.96875},
+            **more,
+        )
+        return job_rows.rows(jobs, FakeReader(told), now=0.0)[0].note
+
+    assert note() == "7.97 samples/insert, 1,024 items"
+    assert note(message="") == "7.97 samples/insert"
+    assert note(poll_seconds=31.0) == "the same poll for 0:31"
+    failure = status.Failure("ReplayError", "no room", "")
+    assert note(failure=failure) == "ReplayError: no room"

@@ -26,6 +26,7 @@ class RecordingAgent(tiny_agent.TinyAgent):
         self._compute_value_and_advantage_in_train = in_train
         self.update_normalizers_in_train = normalizers
         self.seen = tf.Variable(tf.zeros([0]), shape=[None], trainable=False)
+        self.sizes = tf.Variable(tf.zeros([0], tf.int32), shape=[None], trainable=False)
         self.normalized = tf.Variable(tf.zeros([0]), shape=[None], trainable=False)
 
     def update_observation_normalizer(self, observation):
@@ -35,7 +36,9 @@ class RecordingAgent(tiny_agent.TinyAgent):
         tf.debugging.assert_rank(reward, 2)
 
     def _train(self, experience, weights=None):
-        self.seen.assign(tf.concat([self.seen, _flat(experience.observation)], 0))
+        seen = _flat(experience.observation)
+        self.seen.assign(tf.concat([self.seen, seen], 0))
+        self.sizes.assign(tf.concat([self.sizes, [tf.size(seen)]], 0))
         self.train_step_counter.assign_add(1)
         return tf_agent.LossInfo(tf.reduce_mean(experience.observation), ())
 
@@ -43,6 +46,11 @@ class RecordingAgent(tiny_agent.TinyAgent):
         seen = self.seen.numpy().tolist()
         self.seen.assign(tf.zeros([0]))
         return seen
+
+    def take_sizes(self):
+        sizes = self.sizes.numpy().tolist()
+        self.sizes.assign(tf.zeros([0], tf.int32))
+        return sizes
 
 
 def _flat(observation):
@@ -94,20 +102,32 @@ def make(root_dir, lengths=(10, 15), agent=None, step=None, **kwargs):
     return ppo_learner.PPOLearner(str(root_dir), step, agent, **arguments), agent
 
 
-def test_no_minibatch_of_a_round_leaks_into_the_next(tmp_path):
-    made, agent = make(tmp_path, num_epochs=3, minibatch_size=10, shuffle_buffer_size=100)
+@pytest.mark.parametrize(
+    "lengths, size, sizes",
+    [
+        ((10, 15), 10, [9, 8, 8]),  # 25 frames: no rest of five.
+        ((10, 10), 10, [10, 10]),
+        ((4,), 10, [4]),
+        ((7, 4), 10, [6, 5]),  # No minibatch of one frame.
+        ((3,), 1, [1, 1, 1]),
+    ],
+)
+def test_each_epoch_uses_every_frame_of_its_round_once(tmp_path, lengths, size, sizes):
+    made, agent = make(
+        tmp_path, lengths, num_epochs=3, minibatch_size=size, shuffle_buffer_size=100
+    )
+    frames = sum(lengths)
     with made:
         for number in (1, 2, 3):
             made.run()
             seen = agent.take_seen()
-            # 25 frames make two whole minibatches per epoch; five frames are dropped each time.
-            assert len(seen) == 3 * 2 * 10
-            assert all(100 * number <= value < 100 * number + 25 for value in seen)
             for epoch in range(3):
-                frames = seen[epoch * 20 : epoch * 20 + 20]
-                assert len(set(frames)) == 20, "no frame comes twice in an epoch"
-            assert made.train_step_numpy == number * 6
-            assert made.num_frames_for_training.numpy() == 25
+                in_epoch = sorted(seen[epoch * frames : (epoch + 1) * frames])
+                assert in_epoch == [100.0 * number + i for i in range(frames)]
+            assert len(seen) == 3 * frames
+            assert agent.take_sizes() == 3 * sizes
+            assert made.train_step_numpy == number * 3 * len(sizes)
+            assert made.num_frames_for_training.numpy() == frames
 
 
 def test_every_epoch_is_shuffled_anew(tmp_path):
@@ -139,15 +159,22 @@ def test_normalizers_see_each_frame_of_a_round_once(tmp_path):
     assert agent.normalized.numpy().tolist() == [100, 101, 102, 103, 104, 200, 201, 202, 203, 204]
 
 
-def test_rounds_of_any_size_run_in_the_same_graph(tmp_path):
+def test_minibatches_of_any_size_run_in_the_same_graph(tmp_path):
     made, _ = make(
-        tmp_path, lengths=(30,), num_epochs=2, minibatch_size=10, shuffle_buffer_size=100
+        tmp_path, lengths=(25,), num_epochs=2, minibatch_size=10, shuffle_buffer_size=100
     )
     with made:
         for _ in range(4):
             made.run()
         assert made._generic_learner._quiet_loop.trace_count == 1
         assert made._generic_learner._recording_loop.trace_count == 1
+
+
+def test_a_small_shuffle_buffer_shuffles_little(tmp_path):
+    made, agent = make(tmp_path, lengths=(10,), minibatch_size=4, shuffle_buffer_size=1)
+    with made:
+        made.run()
+    assert agent.take_seen() == [100.0 + i for i in range(10)]
 
 
 @pytest.mark.parametrize("late", ["experience_dataset_fn", "normalization_dataset_fn"])
@@ -163,12 +190,6 @@ def test_a_round_that_stays_incomplete_is_a_timeout_and_not_a_hang(tmp_path, lat
             made.run()
         with pytest.raises(errors.ReplayTimeoutError, match="no actor writes to 'train'"):
             made.run()
-
-
-def test_a_round_too_small_for_one_minibatch_is_refused(tmp_path):
-    made, _ = make(tmp_path, lengths=(4,), minibatch_size=10, shuffle_buffer_size=10)
-    with made, pytest.raises(ValueError, match="Cannot distribute 0 batches across 1 replicas"):
-        made.run()
 
 
 @pytest.mark.parametrize(
@@ -215,7 +236,7 @@ def test_checkpoints_triggers_and_stopping_are_those_of_the_learner(tmp_path):
         again.run()
 
 
-def test_minibatches_that_do_not_divide_among_replicas_do_not_leak_either(tmp_path):
+def test_replicas_share_minibatches_out_and_leave_no_frame_to_the_next_round(tmp_path):
     script = """
         import sys
         import tensorflow as tf
@@ -233,22 +254,33 @@ def test_minibatches_that_do_not_divide_among_replicas_do_not_leak_either(tmp_pa
 
             def _train(self, experience, weights=None):
                 self.train_step_counter.assign_add(1)
-                value = tf.round(tf.reduce_mean(experience.observation) / 100.0)
-                return tf_agent.LossInfo(value, ())
+                size = tf.cast(tf.shape(experience.observation)[0], tf.float32)
+                total = tf.reduce_sum(experience.observation[..., 0])
+                return tf_agent.LossInfo(total, size)
 
         strategy = tf.distribute.MirroredStrategy()
         assert strategy.num_replicas_in_sync == 2
         with strategy.scope():
             step = train_utils.create_train_step()
-            # 30 frames: three minibatches, of which two train one step of the two replicas.
+            # 15 frames: not one minibatch of ten and a rest, but 8 and 7, one for each replica.
             made, _ = test_ppo_learner.make(
-                sys.argv[1], lengths=(30,), agent=Agent(step), step=step, strategy=strategy,
+                sys.argv[1], lengths=(15,), agent=Agent(step), step=step, strategy=strategy,
                 minibatch_size=10, shuffle_buffer_size=1)
             for number in (1, 2, 3, 4):
                 loss = made.run()
-                assert loss.loss.numpy() == 2 * number, (number, loss)
+                assert loss.loss.numpy() == 15 * 100 * number + sum(range(15)), (number, loss)
+                assert loss.extra.numpy() == 15, loss
                 assert made.train_step_numpy == number
             made.close()
+            lone, _ = test_ppo_learner.make(
+                sys.argv[1] + "/lone", lengths=(1,), agent=Agent(step), step=step,
+                strategy=strategy, minibatch_size=10, shuffle_buffer_size=1)
+            try:
+                lone.run()
+            except ValueError as error:
+                assert "across 2 replicas: it has 1 frames" in str(error), error
+            else:
+                raise AssertionError("one frame cannot be shared out")
         print("done")
     """
     process = subprocess.run(

@@ -301,3 +301,10 @@ def test_window_replay_refuses_priorities_that_nothing_would_update():
     replay = window_replay.WindowReplay(table=tables.prioritized_table)
     with pytest.raises(errors.ConfigError, match="@PrioritizedReplay"):
         replay.tables(sample_stream.Experience(data_spec(), 1, 1, 0.99))
+
+
+def test_the_default_of_items_in_flight_draws_no_warning_of_reverb(make_stream, capfd):
+    lanes = [streams.steps([5] * 20, lane=lane) for lane in range(16)]
+    stream = make_stream(make_replay(), lanes=len(lanes), n_step=1)
+    stream.write(lanes)
+    assert "alarmingly high" not in capfd.readouterr().err
