@@ -184,11 +184,14 @@ class Follower:
 
     def _look(self) -> None:
         changed = self._reader.changed()
-        heard, pulled = None, None
+        said, values, heard, pulled = None, None, None, None
         if publication.ANNOUNCEMENTS_TABLE in changed:
-            heard = self._decode(self._reader.read(publication.ANNOUNCEMENTS_TABLE))
+            said = self._reader.read(publication.ANNOUNCEMENTS_TABLE)
         if publication.VARIABLES_TABLE in changed:
             values = self._reader.read(publication.VARIABLES_TABLE)
+        if said is not None:
+            heard = self._decode(said)
+        if values is not None:
             beside = self._decode(values)
             # Also an earlier one: the learner was resumed from an earlier checkpoint.
             if beside.version != self._pulled:

@@ -107,7 +107,7 @@ class Reader:
         # `reverb.Client.server_info` also decodes the signatures of all tables, which takes several
         # times as long as the call.
         self._infos = pybind.Client(server_address)
-        self._tables = tuple(sizes)
+        self._sizes = dict(sizes)
         self._written: dict[str, int] = {}  # By table, how often it had been written to.
         self._read: dict[str, int] = {}
         # What only grows while a server lives: by table, its age in milliseconds, and how often
@@ -132,7 +132,7 @@ class Reader:
         infos = [
             info
             for info in map(schema_pb2.TableInfo.FromString, answer)
-            if info.name in self._tables
+            if info.name in self._sizes
         ]
         for info in infos:
             age = sum(milliseconds for _, milliseconds in info.table_worker_time.ListFields())
@@ -151,8 +151,11 @@ class Reader:
                     changed.add(info.name)
         return changed
 
-    def read(self, table: str) -> np.ndarray:
+    def read(self, table: str) -> np.ndarray | None:
         """What one of the tables holds that `changed` has named; the array is the caller's own.
+
+        None if it is no such array: an earlier release wrote it, and it came back with a restored
+        server. Whoever writes replaces it.
 
         Raises:
           errors.ReplayTimeoutError: If the server does not answer, or was emptied meanwhile.
@@ -171,4 +174,6 @@ class Reader:
         self._read[table] = self._written[table]
         age, sampled = self._grows[table]
         self._grows[table] = (age, sampled + 1)
-        return sample.data[0][0]  # [1, size] -> [size]
+        content = sample.data[0][0]  # [1, size] -> [size]
+        fits = content.dtype == np.uint8 and content.shape == (self._sizes[table],)
+        return content if fits else None

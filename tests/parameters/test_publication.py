@@ -192,6 +192,20 @@ def test_a_look_that_finds_nothing_new_reads_nothing(replay, publisher):
     assert reader.changed() == {publication.ANNOUNCEMENTS_TABLE}
 
 
+def test_what_an_earlier_release_has_left_in_the_tables_is_passed_over(replay, publisher):
+    client = reverb.Client(replay.address)
+    for table in (publication.VARIABLES_TABLE, publication.ANNOUNCEMENTS_TABLE):
+        with client.trajectory_writer(1, validate_items=False) as writer:
+            writer.append([np.zeros([3, 2], np.float32), np.int64(5)])
+            writer.create_item(table, 1.0, [column[-1:] for column in writer.history])
+    follower = follow(replay, variables(0))
+    publisher.publish(6, with_next=True)
+    publisher.announce(announcement(train_step=6))
+    assert follower.wait_for(lambda: follower.pulled_version == 6, 30, NEVER)
+    assert follower.announcement.train_step == 6
+    follower.close()
+
+
 def test_variables_of_all_kinds_pass_through_one_array():
     values = [
         np.float32([[1.5, -2.0], [3.0, 4.0]]),
