@@ -61,7 +61,9 @@ class Follower:
         self._look_now = threading.Event()
         self._look_now.set()
         self._is_waited_for = threading.Event()
-        self._published_at = 0.0  # By the learner's clock.
+        # When the last publication was made that was pulled, by the learner's clock; how many
+        # there had been by then; and the mean time between those since the last but one.
+        self._published_at, self._publications = 0.0, 0
         self._publication_seconds = 0.0
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
         self._thread.start()
@@ -196,8 +198,7 @@ class Follower:
             # Also an earlier one: the learner was resumed from an earlier checkpoint.
             if beside.version != self._pulled:
                 pulled = (values, beside.version)
-                self._publication_seconds = max(0.0, beside.time - self._published_at)
-                self._published_at = beside.time
+                self._note_publication(beside.time)
             if beside.time and (heard is None or beside.time > heard.time):
                 heard = beside
         with self._changed:
@@ -217,6 +218,13 @@ class Follower:
                 f"{self._run_id}): it was started on a port that a server of this run had before"
             )
         return heard
+
+    def _note_publication(self, published_at: float) -> None:
+        publications = self._reader.times_written(publication.VARIABLES_TABLE)
+        seconds, number = published_at - self._published_at, publications - self._publications
+        # Neither grows when the learner or the server was restarted.
+        self._publication_seconds = seconds / number if number > 0 and seconds > 0 else 0.0
+        self._published_at, self._publications = published_at, publications
 
     def _note_lag(self, heard: publication.Announcement | None) -> None:
         if heard is None or heard.train_step <= self._applied:

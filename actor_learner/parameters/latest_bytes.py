@@ -151,6 +151,10 @@ class Reader:
                     changed.add(info.name)
         return changed
 
+    def times_written(self, table: str) -> int:
+        """How often something was written to a table in the server's life, when last looked."""
+        return self._written.get(table, 0)
+
     def read(self, table: str) -> np.ndarray | None:
         """What one of the tables holds that `changed` has named; the array is the caller's own.
 

@@ -206,6 +206,22 @@ def test_what_an_earlier_release_has_left_in_the_tables_is_passed_over(replay, p
     follower.close()
 
 
+@pytest.mark.parametrize(("publications", "seconds"), [(1, 0.08), (4, 0.02)])
+def test_a_follower_knows_how_often_there_is_something_new(
+    replay, publisher, publications, seconds
+):
+    follower = follow(replay, variables(0))
+    follower.close()  # It looks when it is told to, here.
+    for version, time, number in ((1, 5.0, 1), (9, 5.08, publications)):
+        for _ in range(number):
+            publisher.publish(version, with_next=True)
+            publisher.announce(announcement(time=time))
+            publisher.flush(30)
+        follower._look()
+        assert follower.pulled_version == version
+    assert follower._publication_seconds == pytest.approx(seconds)
+
+
 def test_variables_of_all_kinds_pass_through_one_array():
     values = [
         np.float32([[1.5, -2.0], [3.0, 4.0]]),
