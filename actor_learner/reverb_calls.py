@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import math
+import os
+import queue
 import threading
 import time
 from collections.abc import Iterator
@@ -34,6 +36,32 @@ class UnknownTableError(errors.ReplayError, KeyError):
     __str__ = Exception.__str__  # KeyError would print the message in quotes.
 
 
+class _Caller:
+    """A daemon thread that makes one call after the other, for `call_with_deadline`."""
+
+    def __init__(self) -> None:
+        self.todo: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
+        self.done: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="reverb-call", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            call = self.todo.get()
+            if call is None:
+                return
+            try:
+                outcome = (call(), None)
+            except BaseException as error:  # noqa: B036 - re-raised in the thread that waits.
+                outcome = (None, error)
+            self.done.put(outcome)
+            del call, outcome  # Kept until the next call otherwise, which may never come.
+
+
+# Callers that have nothing to do. Starting a thread for each call took as long as many a call.
+_idle_callers: list[_Caller] = []
+os.register_at_fork(after_in_child=_idle_callers.clear)  # Threads do not survive that.
+
+
 def call_with_deadline(
     call: Callable[[], T], timeout_seconds: float, timeout_error: Callable[[], Exception]
 ) -> T:
@@ -42,22 +70,23 @@ def call_with_deadline(
     `call` runs in a daemon thread, which stays behind when the time is up: give it only calls that
     release the interpreter lock while they wait, as Reverb's do. What `call` raises is re-raised.
     """
-    outcome: dict[str, Any] = {}
-
-    def run() -> None:
-        try:
-            outcome["result"] = call()
-        except BaseException as error:  # noqa: B036 - re-raised in the thread that waits.
-            outcome["error"] = error
-
-    thread = threading.Thread(target=run, name="reverb-call", daemon=True)
-    thread.start()
-    thread.join(timeout_seconds)
-    if thread.is_alive():
-        raise timeout_error()
-    if "error" in outcome:
-        raise outcome["error"]
-    return outcome["result"]
+    try:
+        caller = _idle_callers.pop()
+    except IndexError:
+        caller = _Caller()
+    caller.todo.put(call)
+    try:
+        result, error = caller.done.get(timeout=max(0.0, timeout_seconds))
+    except queue.Empty:
+        caller.todo.put(None)  # It ends after this call, if ever.
+        raise timeout_error() from None
+    except BaseException:  # Such as KeyboardInterrupt: its result must not become another's.
+        caller.todo.put(None)
+        raise
+    _idle_callers.append(caller)
+    if error is not None:
+        raise error
+    return result
 
 
 @contextlib.contextmanager

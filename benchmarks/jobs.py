@@ -3,7 +3,8 @@
 `actors`: an environment that sleeps 20 ms per step, one lane per actor, so that cores do not
 matter; the peer is one actor, the limit the environment itself. `publishing` and `pulling`: the
 processor time that the learner, or an actor, spends on it, gRPC's threads included, in per cent of
-one core: less is better, 2 is the most.
+one core: less is better, 2 is the most. Both at the default intervals of publication, that of
+replay and that of algorithms that use every step once, whose actors want a new policy every turn.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def rows(config: settings.Settings) -> list[harness.Row]:
     quick = config.repetitions == 1
     return [
         *actor_rows((1, 2) if quick else (1, 2, 8), 10 * config.seconds, config.repetitions),
-        *cost_rows(4 * config.seconds, config.repetitions),
+        *cost_rows(2 * config.seconds, config.repetitions),
     ]
 
 
@@ -67,37 +68,52 @@ def actor_rows(counts: Sequence[int], seconds: float, repetitions: int) -> list[
 
 
 def cost_rows(seconds: float, repetitions: int) -> list[harness.Row]:
-    """Per cent of a core that publishing and pulling take."""
-    from actor_learner.parameters import follower as follower_lib
-    from actor_learner.parameters import publisher as publisher_lib
+    """Per cent of a core that publishing and pulling take, at both default intervals."""
+    from actor_learner import experiment
 
-    values = publication_partner.variables()
+    found: dict[str, list[float]] = {}
     with publication_partner.running("server") as address:
-        publisher = publisher_lib.Publisher(address, values)
-        publication_partner.publish(publisher, min(1.0, seconds))
-        publishing = [
-            _share(lambda: publication_partner.publish(publisher, seconds))
-            for _ in range(repetitions)
-        ]
-        publisher.close()
-        with publication_partner.running("publisher", address):
-            follower = follower_lib.Follower(address, values, publication_partner.RUN_ID)
-            follower.wait_for(
-                lambda: follower.pulled_version >= 0, START_SECONDS, threading.Event()
-            )
-            pulling = [_share(lambda: _follow(follower, seconds)) for _ in range(repetitions)]
-            follower.close()
+        for interval in (experiment.PUBLISH_SECONDS, experiment.PUBLISH_SECONDS_QUEUED):
+            every = f"every {interval:g} s, % of a core"
+            found[f"publishing {every}"] = _publishing(address, interval, seconds, repetitions)
+            found[f"pulling {every}"] = _pulling(address, interval, seconds, repetitions)
     return [
-        harness.Row("jobs", case, statistics.median(found), spread=max(found) / min(found))
-        for case, found in (("publishing, % of a core", publishing), ("pulling, %", pulling))
+        harness.Row("jobs", case, statistics.median(shares), spread=max(shares) / min(shares))
+        for case, shares in found.items()
     ]
 
 
-def _follow(follower, seconds: float) -> None:
+def _publishing(address: str, interval: float, seconds: float, repetitions: int) -> list[float]:
+    learner = publication_partner.Learner(address, interval)
+    learner.run(min(1.0, seconds))
+    shares = [_share(lambda: learner.run(seconds)) for _ in range(repetitions)]
+    learner.close()
+    return shares
+
+
+def _pulling(address: str, interval: float, seconds: float, repetitions: int) -> list[float]:
+    from actor_learner import experiment
+    from actor_learner.parameters import follower as follower_lib
+
+    queued = interval == experiment.PUBLISH_SECONDS_QUEUED
+    with publication_partner.running("learner", address, str(interval)):
+        follower = follower_lib.Follower(
+            address, publication_partner.variables(), publication_partner.RUN_ID
+        )
+        follower.wait_for(lambda: follower.pulled_version >= 0, START_SECONDS, threading.Event())
+        _follow(follower, queued, min(1.0, seconds))
+        shares = [_share(lambda: _follow(follower, queued, seconds)) for _ in range(repetitions)]
+        follower.close()
+    return shares
+
+
+def _follow(follower, queued: bool, seconds: float) -> None:
     """Applies what is new between steps of 20 ms, as an actor does."""
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         follower.apply()
+        if queued:
+            follower.look()
         time.sleep(sleeping_environment.STEP_SECONDS)
 
 

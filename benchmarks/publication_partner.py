@@ -1,18 +1,18 @@
 """The other ends of a publication, in processes of their own, so that only one end is measured.
 
 python -m benchmarks.publication_partner server
-python -m benchmarks.publication_partner publisher ADDRESS
+python -m benchmarks.publication_partner learner ADDRESS PUBLISH_SECONDS
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import select
 import subprocess
 import sys
 import time
+import types
 from collections.abc import Iterator
 
 START_SECONDS = 180
@@ -50,39 +50,56 @@ def variables() -> list:
     return [tf.Variable(tf.zeros(shape)) for shape in shapes]
 
 
-def publish(publisher, seconds: float) -> float:
-    """Publishes as a learner does by default, for some seconds; returns the seconds it took.
+class Learner:
+    """Publishes and announces as a learner does, and does nothing else.
 
-    Announces as often as one that trains, after each slice; one that waits for experience has the
-    time to do so more often.
+    Args:
+      address: Of the server.
+      publish_seconds: `Experiment.publish_seconds`.
     """
-    from actor_learner import experiment
-    from actor_learner.jobs import learner
-    from actor_learner.parameters import publication
 
-    interval = experiment.PUBLISH_SECONDS
-    spent = 0.0
-    began = time.perf_counter()
-    published = began - interval
-    for step in itertools.count():
-        now = time.perf_counter()
-        if now - began >= seconds:
-            return spent
-        if now - published >= interval:
-            published = now
-            publisher.publish(step)
-        publisher.announce(
-            publication.Announcement(
-                RUN_ID, step, -1, step, step + 100, False, time.time(), {0: step}
-            )
+    def __init__(self, address: str, publish_seconds: float) -> None:
+        import tensorflow as tf
+
+        from actor_learner.jobs import broadcast, learner
+
+        published = variables()
+        self._step = tf.Variable(0, dtype=tf.int64)
+        self._steps = 0
+        # One that waits for experience has the time to do so more often.
+        self._tell_seconds = min(publish_seconds, learner.SLICE_SECONDS)
+        self._broadcast = broadcast.Broadcast(
+            types.SimpleNamespace(address=address, run_id=RUN_ID, require_same_run=lambda: None),
+            types.SimpleNamespace(
+                published_variables=lambda: published,
+                plan=types.SimpleNamespace(publish_seconds=publish_seconds),
+                train_step=self._step,
+                environment_step=self._step,
+            ),
+            counted=lambda: {0: self._steps},
+            limit=None,
         )
-        spent += time.perf_counter() - now
-        time.sleep(learner.SLICE_SECONDS)
+
+    def run(self, seconds: float) -> None:
+        """Tells the others after every slice of train steps, or whenever it may publish."""
+        import numpy as np
+        import tensorflow as tf
+
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            self._steps += 1
+            # What training does anyway, as cheaply as can be: it is not what is measured.
+            tf.raw_ops.AssignVariableOp(resource=self._step.handle, value=np.int64(self._steps))
+            self._broadcast.publish()
+            self._broadcast.announce(steps_allowed=100)
+            time.sleep(self._tell_seconds)
+
+    def close(self) -> None:
+        self._broadcast.close()
 
 
 def main() -> None:
     from actor_learner.parameters import publication
-    from actor_learner.parameters import publisher as publisher_lib
     from actor_learner.replay import server
 
     if sys.argv[1] == "server":
@@ -91,9 +108,9 @@ def main() -> None:
         sys.stdin.read()
         served.stop()
         return
-    publisher = publisher_lib.Publisher(sys.argv[2], variables())
+    learner = Learner(sys.argv[2], float(sys.argv[3]))
     print("publishing", flush=True)
-    publish(publisher, 3_600.0)
+    learner.run(3_600.0)
 
 
 if __name__ == "__main__":

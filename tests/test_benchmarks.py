@@ -9,10 +9,9 @@ import sys
 import time
 import types
 
-import numpy as np
 import pytest
 
-from actor_learner.jobs import learner
+from actor_learner import experiment
 from benchmarks import (
     collect,
     dqn_loop,
@@ -25,7 +24,6 @@ from benchmarks import (
     peer_process,
     processes,
     proofs,
-    publication_partner,
     read,
     results,
     run,
@@ -225,24 +223,13 @@ def test_the_tables_and_the_steps_of_a_case_of_memory_can_be_made(name):
     assert stream.tables(experience)[0].name == stream.table_name
 
 
-def test_a_publisher_announces_as_often_as_a_learner_that_trains(monkeypatch):
-    clock = types.SimpleNamespace(now=0.0, perf_counter=lambda: clock.now, time=lambda: clock.now)
-    clock.sleep = lambda seconds: setattr(clock, "now", clock.now + seconds)
-    monkeypatch.setattr(publication_partner, "time", clock)
-    published, announced = [], []
-    publisher = types.SimpleNamespace(
-        publish=lambda step: published.append(clock.now),
-        announce=lambda announcement: announced.append(announcement.time),
-    )
-    publication_partner.publish(publisher, 0.99)
-    assert np.diff(announced) == pytest.approx(learner.SLICE_SECONDS)
-    assert len(announced) == 4
-    assert len(published) == 2
-
-
-def test_the_cost_of_publishing_and_pulling_is_measured():
+def test_the_cost_of_publishing_and_pulling_is_measured_at_both_default_intervals():
     rows = jobs.cost_rows(0.2, 1)
-    assert [row.case for row in rows] == ["publishing, % of a core", "pulling, %"]
+    assert [row.case for row in rows] == [
+        f"{work} every {seconds:g} s, % of a core"
+        for seconds in (experiment.PUBLISH_SECONDS, experiment.PUBLISH_SECONDS_QUEUED)
+        for work in ("publishing", "pulling")
+    ]
     assert all(row.ours > 0 and FIELDS <= set(row.as_dict()) for row in rows)
 
 

@@ -1,5 +1,6 @@
 """Calls with a deadline: results, errors and time all come back to the caller."""
 
+import os
 import threading
 
 import pytest
@@ -27,6 +28,33 @@ def test_a_call_that_does_not_return_raises_the_callers_error():
             release.wait, 0.05, lambda: errors.ReplayTimeoutError("too long")
         )
     release.set()
+
+
+def test_calls_share_a_thread_and_one_that_hangs_keeps_its_own():
+    threads, release = [], threading.Event()
+
+    def note():
+        threads.append(threading.get_ident())
+
+    def hang():
+        note()
+        release.wait(60)
+
+    reverb_calls.call_with_deadline(note, 5, AssertionError)
+    reverb_calls.call_with_deadline(note, 5, AssertionError)
+    with pytest.raises(TimeoutError):
+        reverb_calls.call_with_deadline(hang, 0.05, TimeoutError)
+    assert reverb_calls.call_with_deadline(lambda: note() or 7, 5, AssertionError) == 7
+    release.set()
+    assert threads[0] == threads[1] == threads[2] != threads[3]
+
+
+def test_a_forked_process_calls_with_threads_of_its_own():
+    reverb_calls.call_with_deadline(lambda: None, 5, AssertionError)
+    child = os.fork()
+    if child == 0:
+        os._exit(reverb_calls.call_with_deadline(lambda: 7, 5, AssertionError))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
 def test_tables_of_an_absent_server_are_an_error_in_our_words():

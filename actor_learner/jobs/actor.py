@@ -236,6 +236,7 @@ class ActorJob(worker.Worker):
             "total": self._steps,
             "episodes": statistics.episodes,
             "version": self._follower.version,
+            "version_lag_seconds": round(self._follower.lag_seconds, 3),
             "returns": [round(value, 6) for value in list(statistics.returns)[-20:]],
             "lengths": list(statistics.lengths)[-20:],
         }

@@ -7,6 +7,9 @@ import time
 from collections.abc import Mapping
 from typing import Callable
 
+import numpy as np
+import tensorflow as tf
+
 from actor_learner.jobs import model as model_lib
 from actor_learner.jobs import partner as partner_lib
 from actor_learner.parameters import publication, publisher
@@ -15,6 +18,7 @@ from actor_learner.replay import version_limit
 ANNOUNCE_SECONDS = 0.05
 """Least time between two announcements; a learner that waits makes so many."""
 
+_REPEAT_SECONDS = 1.0
 _REPUBLISH_SECONDS = 5.0
 
 
@@ -44,11 +48,13 @@ class Broadcast:
         self._publisher = publisher.Publisher(
             partner.address,
             model.published_variables(),
+            partner.run_id,
             after_outage=partner.require_same_run,
         )
+        self._announced: publication.Announcement | None = None
         self._announced_at = 0.0
-        self._published, self._published_at = -1, 0.0
-        self.publish(now=True)
+        self._published, self._published_at = self._train_step, time.monotonic()
+        self._publisher.publish(self._published)
 
     @property
     def version(self) -> int:
@@ -77,9 +83,14 @@ class Broadcast:
         return self.version + self._limit.max_lag + 1 - self._train_step
 
     def publish(self, now: bool = False) -> None:
-        """Sends the policy if it is new and the last was sent long enough ago, or `now`."""
-        seconds, version = time.monotonic(), self._train_step
-        interval = self._model.plan.publish_seconds
+        """Sends the policy if it is new and the last was sent long enough ago, or `now`.
+
+        It goes with the next announcement, which must follow: they take one message together.
+        """
+        seconds, interval = time.monotonic(), self._model.plan.publish_seconds
+        if not now and self._limit is None and seconds - self._published_at < interval:
+            return
+        version = self._train_step
         if version == self._published:
             # A server that was restarted has forgotten what it had.
             interval = max(interval, _REPUBLISH_SECONDS)
@@ -87,10 +98,13 @@ class Broadcast:
             interval = 0.0
         if now or seconds - self._published_at >= interval:
             self._published, self._published_at = version, seconds
-            self._publisher.publish(version)
+            self._publisher.publish(version, with_next=True)
+            self._announced_at = 0.0
 
     def announce(self, steps_allowed: int, done: bool = False) -> None:
         """Says how far the learner is, and how far actors may go, unless it has just done so.
+
+        What has not changed is said once per second: a server that was restarted has forgotten it.
 
         Args:
           steps_allowed: Environment steps by which they are to wait.
@@ -99,19 +113,20 @@ class Broadcast:
         now = time.monotonic()
         if not done and now - self._announced_at < ANNOUNCE_SECONDS:
             return
-        self._announced_at = now
-        self._publisher.announce(
-            publication.Announcement(
-                run_id=self._partner.run_id,
-                train_step=self._train_step,
-                version=-1,
-                environment_step=int(self._model.environment_step.numpy()),
-                steps_allowed=steps_allowed,
-                done=done,
-                time=time.time(),
-                counted=self._counted(),
-            )
+        announcement = publication.Announcement(
+            run_id=self._partner.run_id,
+            train_step=self._train_step,
+            version=-1,
+            environment_step=_read(self._model.environment_step),
+            steps_allowed=steps_allowed,
+            done=done,
+            time=0.0,
+            counted=self._counted(),
         )
+        if announcement == self._announced and now - self._announced_at < _REPEAT_SECONDS:
+            return
+        self._announced, self._announced_at = announcement, now
+        self._publisher.announce(announcement._replace(time=time.time()))
 
     def flush(self) -> None:
         """Waits until all of it is sent.
@@ -127,4 +142,9 @@ class Broadcast:
 
     @property
     def _train_step(self) -> int:
-        return int(self._model.train_step.numpy())
+        return _read(self._model.train_step)
+
+
+def _read(counter: tf.Variable) -> int:
+    """A counter's value; `numpy()` takes several times as long, many times per second."""
+    return int(np.asarray(tf.raw_ops.ReadVariableOp(resource=counter.handle, dtype=counter.dtype)))

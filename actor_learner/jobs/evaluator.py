@@ -103,6 +103,7 @@ class EvaluatorJob(worker.Worker):
         }
         if self._follower.lag is not None:
             status["version_lag"] = self._follower.lag
+            status["version_lag_seconds"] = round(self._follower.lag_seconds, 3)
         if self._last_mean is not None:
             best = self._rating.best.best
             status["message"] = f"return {self._last_mean:.1f}, best {best['mean']:.1f}"

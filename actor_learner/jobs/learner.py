@@ -228,6 +228,7 @@ class LearnerJob(worker.Worker):
             transitions=lambda items: plan.stream.num_transitions(plan.experience, items),
             epsilon=self._model.algorithm.epsilon,
             version_lag=lambda: self._trainer.version_lag,
+            version_lag_seconds=self._statistics.take_version_lag_seconds,
             on_row=self._metric_files.write,
             interval_seconds=self._experiment.report_seconds,
             more=lambda: {} if self._limit is None else {"dropped_items": self._limit.dropped},

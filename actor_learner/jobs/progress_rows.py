@@ -27,6 +27,8 @@ class ProgressRows:
       transitions: Turns a number of items into transitions.
       epsilon: Returns the share of random actions; None for agents without.
       version_lag: Returns how many train steps old the latest batch's policy was; None: unknown.
+      version_lag_seconds: Returns the most seconds for which the learner had been ahead of an
+        actor's policy, since it was asked last; None: unknown.
       on_row: Takes the rows.
       interval_seconds: Least time between rows of `write_if_due`.
       interval_steps: Least environment steps between them, instead of time.
@@ -46,6 +48,7 @@ class ProgressRows:
         on_row: Callable[[Row], None],
         interval_seconds: float,
         interval_steps: int | None = None,
+        version_lag_seconds: Callable[[], float | None] = lambda: None,
         more: Callable[[], Row] = dict,
     ) -> None:
         self._progress = progress
@@ -55,6 +58,7 @@ class ProgressRows:
         self._transitions = transitions
         self._epsilon = epsilon
         self._version_lag = version_lag
+        self._version_lag_seconds = version_lag_seconds
         self._on_row = on_row
         self._interval_seconds = interval_seconds
         self._interval_steps = interval_steps
@@ -106,9 +110,12 @@ class ProgressRows:
             ) / elapsed
             row["train_steps_per_second"] = (train_steps - last_train_steps) / elapsed
             self._last = (seconds, environment_steps, train_steps)
-        lag = self._version_lag()
-        if lag is not None:
-            row["version_lag"] = lag
+        for name, lag in (
+            ("version_lag", self._version_lag()),
+            ("version_lag_seconds", self._version_lag_seconds()),
+        ):
+            if lag is not None:
+                row[name] = lag
         if self._epsilon is not None:
             row["epsilon"] = float(self._epsilon().numpy())
         self._on_row({**row, **self._more(), **more})

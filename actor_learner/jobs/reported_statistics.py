@@ -32,6 +32,7 @@ class ReportedStatistics(tf.train.experimental.PythonState):
         self._returns: dict[int, list[float]] = {}  # By actor.
         self._lengths: dict[int, list[int]] = {}
         self._before: dict[str, Any] = {"episodes": 0, "returns": [], "lengths": []}
+        self._version_lag_seconds: float | None = None
 
     def take(self, report: dict[str, Any]) -> int:
         """Takes in one report; returns the environment steps that it adds."""
@@ -44,7 +45,18 @@ class ReportedStatistics(tf.train.experimental.PythonState):
         self._processes[name] = _Process(actor, report["total"], report["episodes"])
         self._returns[actor] = report["returns"]
         self._lengths[actor] = report["lengths"]
+        lag = report.get("version_lag_seconds")  # Not in what an earlier release has left.
+        if lag is not None:
+            self._version_lag_seconds = max(lag, self._version_lag_seconds or 0.0)
         return added
+
+    def take_version_lag_seconds(self) -> float | None:
+        """The most seconds by which an actor was behind, in the reports since the last call.
+
+        None if none of them says. It is no part of checkpoints.
+        """
+        lag, self._version_lag_seconds = self._version_lag_seconds, None
+        return lag
 
     @property
     def totals(self) -> dict[int, int]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, Callable
+from typing import Callable
 
+import numpy as np
 import tensorflow as tf
 
 from actor_learner import errors
-from actor_learner.parameters import publication
-from actor_learner.parameters import reverb_variable_container as container_lib
+from actor_learner.parameters import latest_bytes, publication
 
-_WAITING_POLL_SECONDS = 0.05
+# Least time between two looks, for those who wait; and the most that it grows to for others, with
+# the time between two publications: there is no use in looking more often than something comes.
+_LEAST_SECONDS, _UNHURRIED_SECONDS = 0.05, 0.1
 
 
 class Follower:
@@ -39,17 +41,15 @@ class Follower:
         patience_seconds: float = 600.0,
     ) -> None:
         self._address = server_address
-        self._variables = tuple(variables)
+        self._packing = publication.pack_variables(variables)
         self._run_id = run_id
         self._poll_seconds = poll_seconds
         self._patience_seconds = patience_seconds
-        self._container = container_lib.ReverbVariableContainer(
-            server_address,
-            (publication.VARIABLES_TABLE, publication.ANNOUNCEMENTS_TABLE),
-            timeout_seconds=timeout_seconds,
+        self._reader = latest_bytes.Reader(
+            server_address, publication.table_sizes(self._packing), timeout_seconds
         )
         self._changed = threading.Condition()
-        self._pending: tuple[Sequence[Any], int] | None = None
+        self._pending: tuple[np.ndarray, int] | None = None
         self._pulled = -1
         self._applied = -1
         self._announcement: publication.Announcement | None = None
@@ -60,6 +60,11 @@ class Follower:
         self._stopping = threading.Event()
         self._look_now = threading.Event()
         self._look_now.set()
+        self._is_waited_for = threading.Event()
+        # When the last publication was made that was pulled, by the learner's clock; how many
+        # there had been by then; and the mean time between those since the last but one.
+        self._published_at, self._publications = 0.0, 0
+        self._publication_seconds = 0.0
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
         self._thread.start()
 
@@ -101,8 +106,9 @@ class Follower:
         return time.monotonic() - self._heard_at
 
     def look(self) -> None:
-        """Has the thread look for something new now; does not wait for it."""
-        self._look_now.set()
+        """Has the thread look for something new soon; does not wait for it."""
+        if not self._look_now.is_set():  # Asked for once per step: setting it costs more.
+            self._look_now.set()
 
     def wait_for(
         self, condition: Callable[[], bool], timeout_seconds: float, stopping: threading.Event
@@ -115,19 +121,19 @@ class Follower:
             if left <= 0 or stopping.is_set():
                 return False
             self.look()
+            self._is_waited_for.set()
             with self._changed:
                 self._changed.wait(min(left, 0.2))
         return True
 
     def apply(self) -> bool:
         """Assigns what was pulled last, if it is new; call it between steps only."""
+        if self._pending is None:
+            return False
         with self._changed:
             pending, self._pending = self._pending, None
-        if pending is None:
-            return False
         values, version = pending
-        for variable, value in zip(self._variables, values):
-            variable.assign(value)
+        self._packing.assign(values)
         with self._changed:
             self._applied = version
             self._behind_since = None
@@ -152,12 +158,14 @@ class Follower:
         """Ends the thread; safe to call twice."""
         self._stopping.set()
         self._look_now.set()
+        self._is_waited_for.set()
         self._thread.join(5.0)
 
     def _run(self) -> None:
         while True:
             self._look_now.wait(self._poll_seconds)
             self._look_now.clear()
+            self._is_waited_for.clear()
             if self._stopping.is_set():
                 return
             try:
@@ -170,30 +178,53 @@ class Follower:
                     self._error, self._fatal = error, True
                     self._changed.notify_all()
                 return
-            self._stopping.wait(min(_WAITING_POLL_SECONDS, self._poll_seconds))
+            least = min(_LEAST_SECONDS, self._poll_seconds)
+            self._stopping.wait(least)
+            self._is_waited_for.wait(
+                min(self._publication_seconds, _UNHURRIED_SECONDS, self._poll_seconds) - least
+            )
 
     def _look(self) -> None:
-        heard = publication.decode(self._container.pull(publication.ANNOUNCEMENTS_TABLE))
+        changed = self._reader.changed()
+        said, values, heard, pulled = None, None, None, None
+        if publication.ANNOUNCEMENTS_TABLE in changed:
+            said = self._reader.read(publication.ANNOUNCEMENTS_TABLE)
+        if publication.VARIABLES_TABLE in changed:
+            values = self._reader.read(publication.VARIABLES_TABLE)
+        if said is not None:
+            heard = self._decode(said)
+        if values is not None:
+            beside = self._decode(values)
+            # Also an earlier one: the learner was resumed from an earlier checkpoint.
+            if beside.version != self._pulled:
+                pulled = (values, beside.version)
+                self._note_publication(beside.time)
+            if beside.time and (heard is None or beside.time > heard.time):
+                heard = beside
+        with self._changed:
+            self._heard_at = time.monotonic()
+            if pulled is not None:
+                self._pending, self._pulled = pulled, pulled[1]
+            if heard is not None:
+                self._announcement = heard
+                self._note_lag(heard)
+            self._changed.notify_all()
+
+    def _decode(self, content: np.ndarray) -> publication.Announcement:
+        heard = publication.decode(content)
         if heard.run_id != self._run_id:
             raise errors.OtherRunError(
                 f"the server at {self._address} belongs to another run ({heard.run_id}, not "
                 f"{self._run_id}): it was started on a port that a server of this run had before"
             )
-        if heard.version > self._pulled or (
-            # The learner was resumed from an earlier checkpoint: what it says counts.
-            0 <= heard.version < self._pulled and heard.train_step < self._pulled
-        ):
-            pulled = self._container.pull(publication.VARIABLES_TABLE)
-            values = list(pulled[container_lib.POLICY_KEY])
-            version = int(pulled[container_lib.TRAIN_STEP_KEY])
-            with self._changed:
-                self._pending = (values, version)
-                self._pulled = version
-        with self._changed:
-            self._announcement = heard
-            self._heard_at = time.monotonic()
-            self._note_lag(heard)
-            self._changed.notify_all()
+        return heard
+
+    def _note_publication(self, published_at: float) -> None:
+        publications = self._reader.times_written(publication.VARIABLES_TABLE)
+        seconds, number = published_at - self._published_at, publications - self._publications
+        # Neither grows when the learner or the server was restarted.
+        self._publication_seconds = seconds / number if number > 0 and seconds > 0 else 0.0
+        self._published_at, self._publications = published_at, publications
 
     def _note_lag(self, heard: publication.Announcement | None) -> None:
         if heard is None or heard.train_step <= self._applied:

@@ -1,20 +1,22 @@
 """The learner's policy on its way to actors and evaluators, through two Reverb tables.
 
-`variables` holds the latest variables with their version. `announcements` holds a few numbers about
-the run, small enough to be renewed many times per second: followers look at these, and pull
-variables only when there are newer ones. `publisher.py` is the learner's end, `follower.py` that of
-the others.
+`variables` holds the latest variables, their version and what the learner says about the run.
+`announcements` holds only the latter, for when there are no new variables: small enough to be
+renewed many times per second. Followers look which of them has changed, and read that. Both hold
+one array of bytes each: an `Announcement`, and in `variables` what `packing.py` makes after it.
+`publisher.py` is the learner's end, `follower.py` that of the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import reverb
 import tensorflow as tf
 
+from actor_learner.parameters import latest_bytes, packing
 from actor_learner.parameters import reverb_variable_container as container_lib
 
 VARIABLES_TABLE = container_lib.DEFAULT_TABLE
@@ -24,6 +26,17 @@ MOST_ACTORS = 1_024
 """Actors beyond this number may run a little further ahead of the learner than the others."""
 
 _RUN_ID_BYTES = 32
+_RECORD = np.dtype(
+    [
+        ("run_id", f"S{_RUN_ID_BYTES}"),
+        ("time", "<f8"),
+        ("numbers", "<i8", 5),
+        # Columns of Reverb have one shape; zeros compress well.
+        ("counted", "<i8", MOST_ACTORS),
+    ]
+)
+
+ANNOUNCEMENT_BYTES = _RECORD.itemsize
 
 
 class Announcement(NamedTuple):
@@ -32,13 +45,14 @@ class Announcement(NamedTuple):
     Attributes:
       run_id: Of the run that the server belongs to; 32 characters.
       train_step: Train steps taken.
-      version: The version that can be pulled.
+      version: The version that can be pulled; in `variables`, that of these variables.
       environment_step: Environment steps that the learner knows of, over all actors.
       steps_allowed: Environment steps by which actors are to wait for the learner.
       counted: By actor, how many of the steps that its process has reported are part of
         `environment_step`. Missing actors have reported none.
       done: Training is complete, and `version` the final one.
-      time: When this was said, in seconds since the epoch, by the learner's clock.
+      time: When this was said, in seconds since the epoch, by the learner's clock. 0 beside
+        variables that were published before anything was said: only run and version hold then.
     """
 
     run_id: str
@@ -51,58 +65,54 @@ class Announcement(NamedTuple):
     counted: Mapping[int, int]
 
 
+def pack_variables(variables: Sequence[tf.Variable]) -> packing.Packing:
+    """How `variables` stand in their table, after an announcement."""
+    return packing.Packing(variables, ANNOUNCEMENT_BYTES)
+
+
+def table_sizes(packed: packing.Packing) -> dict[str, int]:
+    """The bytes that each table holds."""
+    return {VARIABLES_TABLE: packed.size, ANNOUNCEMENTS_TABLE: ANNOUNCEMENT_BYTES}
+
+
 def publication_tables(variables: Sequence[tf.Variable]) -> list[reverb.Table]:
     """The tables that a server needs for publishing `variables`."""
-    return [
-        container_lib.variable_table(variables_nest(variables, 0), VARIABLES_TABLE),
-        container_lib.variable_table(encode(_NOTHING), ANNOUNCEMENTS_TABLE),
-    ]
+    sizes = table_sizes(pack_variables(variables))
+    return [latest_bytes.bytes_table(name, size) for name, size in sizes.items()]
 
 
-_NOTHING = Announcement("0" * _RUN_ID_BYTES, 0, -1, 0, 0, False, 0.0, {})
-
-
-def variables_nest(variables: Sequence[Any], version: int) -> dict[str, Any]:
-    """What the table `variables` holds."""
-    return {
-        container_lib.POLICY_KEY: list(variables),
-        container_lib.TRAIN_STEP_KEY: tf.constant(version, tf.int64),
-    }
-
-
-def encode(announcement: Announcement) -> dict[str, tf.Tensor]:
-    """What the table `announcements` holds."""
-    numbers = [
+def encode(announcement: Announcement) -> np.ndarray:
+    """An announcement as bytes, `[ANNOUNCEMENT_BYTES]`."""
+    record = np.zeros(1, _RECORD)
+    record["run_id"] = announcement.run_id.encode()
+    record["time"] = announcement.time
+    record["numbers"] = (
         announcement.train_step,
         announcement.version,
         announcement.environment_step,
         announcement.steps_allowed,
-        int(announcement.done),
-    ]
-    counted = np.zeros(MOST_ACTORS, np.int64)
+        announcement.done,
+    )
+    counted = record["counted"][0]
     for actor, steps in announcement.counted.items():
         if actor < MOST_ACTORS:
             counted[actor] = steps
-    run_id = np.frombuffer(announcement.run_id.encode().ljust(_RUN_ID_BYTES), np.uint8)
-    return {
-        "counted": tf.constant(counted),
-        "numbers": tf.constant(numbers, tf.int64),
-        "run_id": tf.constant(run_id[:_RUN_ID_BYTES]),
-        "time": tf.constant(announcement.time, tf.float64),
-    }
+    return record.view(np.uint8)
 
 
-def decode(pulled: dict[str, tf.Tensor]) -> Announcement:
-    """The inverse of `encode`."""
-    train_step, version, environment_step, steps_allowed, done = pulled["numbers"].numpy().tolist()
-    counted = pulled["counted"].numpy()
+def decode(content: np.ndarray) -> Announcement:
+    """The announcement that what a table holds begins with."""
+    record = content[:ANNOUNCEMENT_BYTES].view(_RECORD)[0]
+    train_step, version, environment_step, steps_allowed, done = record["numbers"].tolist()
+    counted = record["counted"]
+    actors = np.flatnonzero(counted)
     return Announcement(
-        pulled["run_id"].numpy().tobytes().decode().rstrip(),
+        record["run_id"].decode(),
         train_step,
         version,
         environment_step,
         steps_allowed,
         bool(done),
-        float(pulled["time"].numpy()),
-        {actor: int(counted[actor]) for actor in np.flatnonzero(counted).tolist()},
+        float(record["time"]),
+        dict(zip(actors.tolist(), counted[actors].tolist())),
     )

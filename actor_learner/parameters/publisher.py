@@ -7,12 +7,12 @@ import time
 from collections.abc import Sequence
 from typing import Callable
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from actor_learner import errors
-from actor_learner.parameters import publication
-from actor_learner.parameters import reverb_variable_container as container_lib
+from actor_learner.parameters import latest_bytes, publication
 
 _PAUSE_SECONDS = 1.0
 
@@ -27,6 +27,7 @@ class Publisher:
     Args:
       server_address: `host:port` of the server.
       variables: What followers need, in an order that they share.
+      run_id: Of the run that the server belongs to.
       patience_seconds: How long sending may fail before `raise_if_failed` raises.
       timeout_seconds: The longest wait for an answer of the server.
       after_outage: Called before anything is sent to a server that did not take the last; raises
@@ -37,23 +38,23 @@ class Publisher:
         self,
         server_address: str,
         variables: Sequence[tf.Variable],
+        run_id: str,
         *,
         patience_seconds: float = 600.0,
         timeout_seconds: float = 30.0,
         after_outage: Callable[[], None] = lambda: None,
     ) -> None:
-        self._variables = tuple(variables)
+        self._packing = publication.pack_variables(variables)
         self._after_outage = after_outage
-        self._read = tf.function(lambda: [tf.identity(v) for v in self._variables], autograph=False)
-        self._container = container_lib.ReverbVariableContainer(
-            server_address,
-            (publication.VARIABLES_TABLE, publication.ANNOUNCEMENTS_TABLE),
-            timeout_seconds=timeout_seconds,
+        self._writer = latest_bytes.Writer(
+            server_address, publication.table_sizes(self._packing), timeout_seconds
         )
         self._patience_seconds = patience_seconds
         self._changed = threading.Condition()
-        self._values: tuple[list[tf.Tensor], int] | None = None
+        self._values: tuple[np.ndarray, int] | None = None
+        self._values_wait = False
         self._announcement: publication.Announcement | None = None
+        self._said = publication.Announcement(run_id, 0, -1, 0, 0, False, 0.0, {})
         self._sending = False
         self._failing_since: float | None = None
         self._error: Exception | None = None
@@ -63,26 +64,37 @@ class Publisher:
         self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
         self._thread.start()
 
-    def publish(self, version: int) -> None:
-        """Hands over the variables as they are now; does not wait until they are sent."""
-        values = self._read()
+    def publish(self, version: int, *, with_next: bool = False) -> None:
+        """Hands over the variables as they are now; does not wait until they are sent.
+
+        Args:
+          version: Theirs. They are sent together with the latest announcement.
+          with_next: Send them with the next announcement, which is about to be handed over: one
+            message instead of two.
+        """
+        values = self._packing.pack()
         with self._changed:
             self._values = (values, version)
-            self._changed.notify_all()
+            self._values_wait = with_next
+            if not with_next:
+                self._changed.notify_all()
 
     def announce(self, announcement: publication.Announcement) -> None:
         """Hands over an announcement; its `version` is set to the one that can be pulled then."""
         with self._changed:
             self._announcement = announcement
+            self._values_wait = False
             self._changed.notify_all()
 
     def flush(self, timeout_seconds: float = 60.0) -> None:
-        """Waits until all that was handed over is sent.
+        """Waits until all that was handed over is sent, without waiting for announcements.
 
         Raises:
           errors.ReplayTimeoutError: If that takes longer.
         """
         with self._changed:
+            self._values_wait = False
+            self._changed.notify_all()
             sent = self._changed.wait_for(
                 lambda: (
                     self._fatal
@@ -128,7 +140,9 @@ class Publisher:
             with self._changed:
                 self._changed.wait_for(
                     lambda: (
-                        self._stopping or self._values is not None or self._announcement is not None
+                        self._stopping
+                        or self._announcement is not None
+                        or (self._values is not None and not self._values_wait)
                     )
                 )
                 if self._stopping:
@@ -160,20 +174,24 @@ class Publisher:
 
     def _send(
         self,
-        values: tuple[list[tf.Tensor], int] | None,
+        values: tuple[np.ndarray, int] | None,
         announcement: publication.Announcement | None,
     ) -> Exception | None:
+        """Sends variables and what is said of the run in one message, or the latter alone."""
         try:
             if self._failing_since is not None:
                 self._after_outage()
+            said = announcement or self._said
             if values is not None:
-                self._container.push(
-                    publication.variables_nest(*values), publication.VARIABLES_TABLE
-                )
-                self.version = values[1]
-            if announcement is not None:
-                known = announcement._replace(version=self.version)
-                self._container.push(publication.encode(known), publication.ANNOUNCEMENTS_TABLE)
+                packed, version = values
+                header = publication.encode(said._replace(version=version))
+                packed[: len(header)] = header
+                self._writer.write(publication.VARIABLES_TABLE, packed)
+                self.version = version
+            else:
+                header = publication.encode(said._replace(version=self.version))
+                self._writer.write(publication.ANNOUNCEMENTS_TABLE, header)
+            self._said = said
         except errors.OtherRunError:
             raise
         except errors.ReplayError as error:

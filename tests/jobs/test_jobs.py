@@ -197,6 +197,11 @@ def test_a_table_of_the_users_own_carries_a_payload_of_its_own(story):
 
 def test_how_long_an_actor_is_behind_is_known(story):
     assert 0.0 <= story.lag < 60.0
+    assert 0.0 <= story.evaluator.details["version_lag_seconds"] < 60.0
+    lags = [row["version_lag_seconds"] for row in story.rows if "version_lag_seconds" in row]
+    assert lags and all(0.0 <= lag < 60.0 for lag in lags)
+    with open(story.run_dir.metrics_csv) as file:
+        assert "version_lag_seconds" in file.readline()
 
 
 def test_a_run_started_by_hand_can_be_evaluated_and_resumed_like_any_other(story):

@@ -8,13 +8,14 @@ from actor_learner.acting import metrics
 from actor_learner.jobs import reported_statistics
 
 
-def report(actor, process, total, episodes=0, returns=(), lengths=()):
+def report(actor, process, total, episodes=0, returns=(), lengths=(), lag=None):
     return {
         "actor": actor,
         "incarnation": process,
         "total": total,
         "episodes": episodes,
         "version": 0,
+        "version_lag_seconds": lag,
         "returns": list(returns),
         "lengths": list(lengths),
     }
@@ -84,3 +85,13 @@ def test_a_run_of_one_process_goes_on_as_jobs_and_back(statistics):
     alone.restore(json.loads(statistics.serialize()))
     assert (alone.environment_steps, alone.episodes) == (100, 5)
     assert list(alone.returns) == [6.0] and list(alone.lengths) == [10]
+
+
+def test_the_longest_lag_since_it_was_asked_for_counts(statistics):
+    assert statistics.take_version_lag_seconds() is None
+    for actor, lag in ((0, 0.25), (1, 1.5), (0, 0.0), (2, None)):
+        statistics.take(report(actor, str(actor), 10, lag=lag))
+    assert statistics.take_version_lag_seconds() == 1.5
+    assert statistics.take_version_lag_seconds() is None
+    statistics.take(report(1, "1", 20, lag=0.0))
+    assert statistics.take_version_lag_seconds() == 0.0
