@@ -381,6 +381,8 @@ class OneProcess:
             return  # Interrupted meanwhile; everything is saved.
         self._rating.note(result)
         self._report_evaluation(result)
+        # With the time that this took: the clock of a run that is resumed must not go back.
+        self._trainer.learner.save_checkpoint()
 
     def _give_up_if_asked(self) -> None:
         if self._stop.is_set():
