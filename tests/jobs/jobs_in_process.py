@@ -1,4 +1,4 @@
-"""Jobs of one run in the process of a test, which polls them; a learner that says what it is told."""
+"""Jobs of one run in the process of a test, which polls them; a learner that says what it is to."""
 
 import contextlib
 import time
