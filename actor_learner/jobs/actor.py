@@ -157,6 +157,7 @@ class ActorJob(worker.Worker):
         """Writes what is left, unless nobody knows to whom: then it is lost."""
         if self._is_away:
             logging.warning("%s ends without its server; what it has not taken is lost", self.job)
+            self._collector.abandon()
         else:
             self._collector.close()
 

@@ -1,6 +1,7 @@
 """A replay server that is away: its jobs wait, end when asked, and never take another's for it."""
 
 import contextlib
+import gc
 import signal
 import uuid
 
@@ -136,11 +137,14 @@ def test_an_actor_waits_for_its_server_and_ends_when_asked_to(run, monkeypatch):
         monkeypatch.setattr(made_actor, "_has_no_time", lambda: True)
         for _ in range(21):  # One more than may be under way.
             made_actor._report()
+        made_actor._take_turn()  # Leaves items under way, too.
         steps = made_actor.status()["steps"]
         assert not made_actor.poll().done
         assert made_actor.status()["steps"] == steps
         made_actor.job.stopping.set()
         made_actor.close()
+        del made_actor
+        gc.collect()  # A writer that knew of its end only now would wait for its server for ever.
     finally:
         run.process.process.send_signal(signal.SIGCONT)
     made_learner.close()
