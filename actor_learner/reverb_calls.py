@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 _RETRY_SECONDS = 0.1
 _SLICE_SECONDS = 0.5
+_INFO_SLICE_SECONDS = 5.0  # Longer: a busy server that is asked again answers no sooner.
 
 _give_up: contextvars.ContextVar[Callable[[], bool]] = contextvars.ContextVar(
     "give_up", default=lambda: False
@@ -91,7 +92,7 @@ def call_with_deadline(
 
 @contextlib.contextmanager
 def giving_up_when(condition: Callable[[], bool]) -> Iterator[None]:
-    """Cuts the waits of `wait_in_slices` in this thread short once the condition holds.
+    """Cuts waits for tables and of `wait_in_slices` in this thread short once the condition holds.
 
     For processes that are asked to end while an observer waits, deep inside, for its server.
     """
@@ -133,17 +134,18 @@ def fetch_tables(
     """Asks the server for all its tables; blocks up to `timeout_seconds`, rounded up to a second.
 
     Raises:
-      errors.ReplayTimeoutError: If the server does not answer in time.
+      errors.ReplayTimeoutError: If the server does not answer in time, or `giving_up_when` says so.
     """
     deadline = time.monotonic() + timeout_seconds
     while True:
         left = deadline - time.monotonic()
         try:
-            return client.server_info(timeout=max(1, math.ceil(left)))
+            return client.server_info(timeout=max(1, math.ceil(min(left, _INFO_SLICE_SECONDS))))
         except reverb_errors.DeadlineExceededError as error:
-            raise no_answer(client.server_address, timeout_seconds) from error
+            if left <= _INFO_SLICE_SECONDS or _give_up.get()():
+                raise no_answer(client.server_address, timeout_seconds) from error
         except RuntimeError as error:  # The connection broke off: the server ends or restarts.
-            if left <= 0:
+            if left <= 0 or _give_up.get()():
                 raise no_answer(client.server_address, timeout_seconds) from error
             time.sleep(min(_RETRY_SECONDS, left))
 

@@ -62,6 +62,12 @@ def test_tables_of_an_absent_server_are_an_error_in_our_words():
         reverb_calls.fetch_tables(reverb.Client("localhost:1"), 0.5)
 
 
+def test_whoever_has_no_time_does_not_wait_for_the_tables_of_an_absent_server():
+    with reverb_calls.giving_up_when(lambda: True):
+        with pytest.raises(errors.ReplayTimeoutError, match="localhost:1 within 100000 s"):
+            reverb_calls.fetch_tables(reverb.Client("localhost:1"), 100_000)
+
+
 def test_an_unknown_table_is_a_key_error_that_lists_the_others():
     table = reverb.Table.queue("queue", 1)
     server = reverb.Server([table])

@@ -19,7 +19,10 @@ _WAIT_SECONDS = 0.2
 _REPEAT_SECONDS = 1.0
 _LAST_REPORTS_SECONDS = 10.0
 _LAST_ITEMS_SECONDS = 5.0
-_SILENT_SECONDS = 5.0
+_SILENT_SECONDS = 2.0
+_OUTAGE_SECONDS = 1.0
+_REPORT_SECONDS = 5.0
+_LEARNER_SECONDS = 60.0
 _FIRST_POLICY_SECONDS = 600.0
 
 
@@ -27,6 +30,9 @@ class ActorJob(worker.Worker):
     """Takes one turn per poll, with whole versions of the policy, applied between turns.
 
     Ends when the learner says that training is complete.
+
+    A server that was away is asked whose it is before anything more is written to it: after an
+    outage another run's may have its port. What writers had under way they send by themselves.
 
     Args:
       replay_address: `host:port` of the replay server; None asks the name registry.
@@ -37,6 +43,7 @@ class ActorJob(worker.Worker):
         self._closing = contextlib.ExitStack()
         self._steps = 0
         self._stopping_since: float | None = None
+        self._is_away = False
 
     def configure(self) -> None:
         from actor_learner import experiment as experiment_lib
@@ -76,22 +83,33 @@ class ActorJob(worker.Worker):
             seed=seed,
             observers=self._recorders(),
         )
-        self._closing.callback(self._collector.close)
-        self._reports = mailbox.Sender(self._partner.client, mailbox.REPORTS)
+        self._closing.callback(self._close_collector)
+        self._reports = mailbox.Sender(
+            self._partner.client, mailbox.REPORTS, timeout_seconds=_REPORT_SECONDS
+        )
         self._closing.callback(lambda: self._reports.flush(_LAST_REPORTS_SECONDS))
         self._reported_at = 0.0
         self._is_counted = job.index < publication.MOST_ACTORS
         self._heard: publication.Announcement | None = None
         self._budget = 0
+        self._known_at = self._began_at = time.monotonic()
         self._hear()
+        self._found = self._heard
 
     def poll(self) -> worker.PollResult | bool:
+        try:
+            return self._poll()
+        except errors.OtherRunError as error:
+            self._note_outage(error)  # There is nobody to write to, least of all on closing.
+            raise
+
+    def _poll(self) -> worker.PollResult | bool:
         self._follower.raise_if_failed()
-        if self._follower.silent_seconds > _SILENT_SECONDS:
-            self._partner.require_same_address()
+        if not self._has_its_server():
+            return worker.PollResult(idle_seconds=_OUTAGE_SECONDS)
         self._hear()
         if self._heard.done:
-            return True
+            return worker.PollResult(done=self._is_over(), idle_seconds=_WAIT_SECONDS)
         if self._must_wait():
             self._follower.wait_for(
                 lambda: self._follower.announcement is not self._heard,
@@ -108,7 +126,8 @@ class ActorJob(worker.Worker):
             # they must.
             self._follower.look()
         self._take_turn()
-        self._report()
+        if not self._is_away:
+            self._report()
         return False
 
     def status(self) -> dict[str, Any]:
@@ -134,6 +153,14 @@ class ActorJob(worker.Worker):
                 "%s ends; what the server has not taken by now is lost: %s", self.job, error
             )
 
+    def _close_collector(self) -> None:
+        """Writes what is left, unless nobody knows to whom: then it is lost."""
+        if self._is_away:
+            logging.warning("%s ends without its server; what it has not taken is lost", self.job)
+            self._collector.abandon()
+        else:
+            self._collector.close()
+
     def _take_turn(self) -> None:
         from actor_learner import reverb_calls
 
@@ -144,11 +171,56 @@ class ActorJob(worker.Worker):
         except errors.ReplayTimeoutError as error:
             # The learner, or the server, is away: what was written is still on its way. How long
             # to wait for them is for the follower to say.
-            logging.warning("%s waits: %s", self.job, error)
-            self._partner.require_same_address()
+            self._note_outage(error)
         steps = int(self._model.environment_step.numpy()) - before
         self._steps += steps
         self._budget -= steps
+
+    def _has_its_server(self) -> bool:
+        """Whether the server is there and this run's; asked only if there is doubt.
+
+        There is none while the follower hears announcements, which carry the run's id.
+
+        Raises:
+          errors.OtherRunError: If it is another run's.
+          errors.ReplayMovedError: If it is elsewhere by now.
+        """
+        now = time.monotonic()
+        unheard = min(self._follower.silent_seconds, now - self._known_at)
+        if not self._is_away and unheard <= _SILENT_SECONDS:
+            return True
+        try:
+            self._partner.require_same_run()
+        except errors.ReplayTimeoutError as error:
+            self._note_outage(error)
+            return False
+        if self._is_away:
+            logging.info("%s: the replay server answers.", self.job)
+        self._is_away, self._known_at = False, time.monotonic()
+        return True
+
+    def _note_outage(self, error: errors.ReplayError) -> None:
+        """Takes notice that this run's server does not answer, and says so once per outage."""
+        if not self._is_away:
+            logging.warning("%s waits: %s", self.job, error)
+        self._is_away = True
+        self._partner.require_same_address()
+        # The next report makes up for these, and knows whose server it goes to.
+        self._reports.discard()
+
+    def _is_over(self) -> bool:
+        """Whether the learner's word that training is complete holds for this process.
+
+        It may be left over from before the run was extended, by a learner that is yet to come.
+        """
+        heard = self._heard
+        return (
+            heard.time != self._found.time  # Said while this process lived.
+            or heard.environment_step >= self._experiment.environment_steps
+            # Complete for another reason, such as its return; a learner that is to come would be
+            # there by now.
+            or time.monotonic() - self._began_at > _LEARNER_SECONDS
+        )
 
     def _has_no_time(self) -> bool:
         """Whether this job was asked to end, and has tried to get rid of its items since then."""
@@ -227,7 +299,12 @@ class ActorJob(worker.Worker):
         return waits and most is not None and lag is not None and lag > most
 
     def _report(self) -> None:
-        """Tells the learner what this process has done since it began; may be told twice."""
+        """Tells the learner what this process has done since it began; may be told twice.
+
+        One that does not get through is made up for by the next.
+        """
+        from actor_learner import reverb_calls
+
         statistics = self._collector.statistics
         self._reported_at = time.monotonic()
         report = {
@@ -240,7 +317,11 @@ class ActorJob(worker.Worker):
             "returns": [round(value, 6) for value in list(statistics.returns)[-20:]],
             "lengths": list(statistics.lengths)[-20:],
         }
-        self._reports.send(report)
+        try:
+            with reverb_calls.giving_up_when(self._has_no_time):
+                self._reports.send(report)
+        except errors.ReplayTimeoutError as error:
+            self._note_outage(error)
 
 
 def run(argv: list[str] | None = None) -> int:
@@ -251,8 +332,19 @@ def run(argv: list[str] | None = None) -> int:
             "--replay", metavar="HOST:PORT", help="the replay server (default: ask the registry)"
         )
 
+    def check_flags(arguments: argparse.Namespace) -> None:
+        if arguments.index >= arguments.num_actors:
+            raise errors.ConfigError(
+                f"--index={arguments.index}, but --num_actors={arguments.num_actors}: indices begin"
+                " at 0, and every job of the run must be told how many actors there are"
+            )
+
     return main.run_job(
-        KIND, lambda arguments: ActorJob(arguments.replay), argv, add_flags=add_flags
+        KIND,
+        lambda arguments: ActorJob(arguments.replay),
+        argv,
+        add_flags=add_flags,
+        check_flags=check_flags,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 from typing import Any
 
 import reverb
@@ -87,3 +88,12 @@ class Collector:
     def close(self) -> None:
         """Confirms what was written and ends the actor; safe to call twice."""
         self._closing.close()
+
+    def abandon(self) -> None:
+        """Gives up what the server has not confirmed, at once; instead of `close`.
+
+        Closing would write what is left, to whatever server answers by now.
+        """
+        # The destructor of a structured writer waits for its server for ever, with the
+        # interpreter's lock held: it must live as long as the process.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.writer))

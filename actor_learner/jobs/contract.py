@@ -43,6 +43,7 @@ def describe(
     algorithm: algorithm_lib.Algorithm,
     plan: plan_lib.Plan,
     variables: Sequence[tf.Variable],
+    num_actors: int,
 ) -> Contract:
     """The contract as this process would write it.
 
@@ -53,6 +54,7 @@ def describe(
       algorithm: What is trained.
       plan: What the experiment comes to.
       variables: What the learner publishes.
+      num_actors: How many actors the run has.
     """
     return {
         "run id": run_id,
@@ -60,6 +62,7 @@ def describe(
         "algorithm": type(algorithm.agent).__name__,
         "n_step": algorithm.n_step,
         "gamma": algorithm.gamma,
+        "num_actors": num_actors,
         "lanes per actor": plan.num_lanes,
         "stream": type(plan.stream).__name__,
         "tables": {
@@ -129,7 +132,8 @@ def require_same(ours: Contract, theirs: Contract, who: str, address: str) -> No
         raise errors.SpecMismatchError(
             f"{who} does not fit the run at {address}:\n  "
             + "\n  ".join(lines)
-            + "\nStart every job of a run with the same gin files, bindings and package version"
+            + "\nStart every job of a run with the same gin files, bindings, --num_actors and "
+            "package version"
         )
 
 

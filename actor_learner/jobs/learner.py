@@ -23,6 +23,7 @@ _REST_SECONDS = 0.2
 _LONG_TRAINING_SECONDS = 0.1
 _STUCK_SECONDS = 1.0
 _LAST_STEP_SECONDS = 5.0
+_KNOWN_SECONDS = 5.0  # An outage may be too short for anybody to notice it.
 
 
 class LearnerJob(worker.Worker):
@@ -31,6 +32,9 @@ class LearnerJob(worker.Worker):
     Counts the actors' steps from their reports, writes the run's metrics, checkpoints and policies,
     and completes when the steps are taken or an evaluator reports the target return; if there are
     evaluators, once the final version has been evaluated.
+
+    A server that was away is asked whose it is before there is more training with it: another
+    run's may have its port by then.
 
     Args:
       replay_address: `host:port` of the replay server; None asks the name registry.
@@ -46,6 +50,8 @@ class LearnerJob(worker.Worker):
         self._limit = None
         self._moved_to, self._moved_at = -1, 0.0
         self._complete = False
+        self._is_away, self._known_at = False, 0.0
+        self._has_others_experience = False
 
     def configure(self) -> None:
         from actor_learner import experiment as experiment_lib
@@ -93,8 +99,19 @@ class LearnerJob(worker.Worker):
             self._finish(reason)
 
     def poll(self) -> worker.PollResult | bool:
+        try:
+            return self._poll()
+        except errors.OtherRunError:
+            # The dataset, too, goes on with whatever server answers, and knows nothing of runs.
+            self._has_others_experience = True
+            raise
+
+    def _poll(self) -> worker.PollResult | bool:
         if self._complete:
             return self._rest()
+        if not self._has_its_server():
+            self._broadcast.check()
+            return worker.PollResult(idle_seconds=_UNREACHABLE_SECONDS)
         self._take_messages()
         ended = self._evaluations.target_reached or self._trainer.learner.stop_reason
         if ended is not None:
@@ -103,8 +120,7 @@ class LearnerJob(worker.Worker):
         try:
             due = self._supply.updates_due(self.environment_step, self.train_step)
         except errors.ReplayTimeoutError as error:
-            logging.warning("The learner waits for the replay server: %s", error)
-            self._partner.require_same_address()
+            self._note_outage(error)
             return worker.PollResult(idle_seconds=_UNREACHABLE_SECONDS)
         if due <= 0:
             self._tell()
@@ -133,7 +149,8 @@ class LearnerJob(worker.Worker):
         return status
 
     def close(self) -> None:
-        if self._trainer is not None and not self._complete and not self.job.displaced:
+        unsaved = self._trainer is not None and not self._complete
+        if unsaved and not self.job.displaced and not self._has_others_experience:
             self._trainer.learner.save_checkpoint()
         self._closing.close()
 
@@ -267,12 +284,14 @@ class LearnerJob(worker.Worker):
 
     def _while_training(self, seconds: float) -> None:
         """Keeps actors going, and gives up on train steps that wait for a server which is gone."""
-        if seconds >= _LONG_TRAINING_SECONDS:
+        if seconds >= _LONG_TRAINING_SECONDS and self._has_its_server():
             # They may wait for experience in the place of what was dropped, or of what a server
             # that died took with it.
             self._take_messages()
-            with contextlib.suppress(errors.ReplayTimeoutError):
+            try:
                 self._supply.updates_due(self.environment_step, self.train_step)
+            except errors.ReplayTimeoutError as error:
+                self._note_outage(error)
             self._broadcast.announce(self._steps_allowed(beyond=self._is_stuck()))
         stopping = self.job.stopping.is_set()
         # Not sooner: a train step may be long, and what it changes must not be saved half-way.
@@ -286,6 +305,32 @@ class LearnerJob(worker.Worker):
             if stopping:
                 raise worker.Stopping(f"{self.job} ends without its server") from error
             raise
+
+    def _has_its_server(self) -> bool:
+        """Whether the server is there and this run's; asked now and then, and if it was away.
+
+        Raises:
+          errors.OtherRunError: If it is another run's.
+          errors.ReplayMovedError: If it is elsewhere by now.
+        """
+        if not self._is_away and time.monotonic() - self._known_at <= _KNOWN_SECONDS:
+            return True
+        try:
+            self._partner.require_same_run()
+        except errors.ReplayTimeoutError as error:
+            self._note_outage(error)
+            return False
+        if self._is_away:
+            logging.info("The replay server is back.")
+        self._is_away, self._known_at = False, time.monotonic()
+        return True
+
+    def _note_outage(self, error: errors.ReplayTimeoutError) -> None:
+        """Takes notice that the server does not answer, and says so once per outage."""
+        if not self._is_away:
+            logging.warning("The learner waits for the replay server: %s", error)
+        self._is_away = True
+        self._partner.require_same_address()
 
     def _is_stuck(self, after_seconds: float = _STUCK_SECONDS) -> bool:
         """Whether no train step was taken for a while, though some are under way."""

@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import logging
 from reverb import errors as reverb_errors
 
-from actor_learner import errors
+from actor_learner import errors, reverb_calls
 
 REPORTS, EVALUATIONS = "reports", "evaluations"
 
@@ -44,7 +44,7 @@ class Sender:
     Args:
       client: Of the replay server.
       table: Name of the mailbox.
-      max_in_flight: Messages that may be unconfirmed before `send` waits.
+      max_in_flight: Messages that may be unconfirmed; `send` waits before it adds another.
       timeout_seconds: How long it may wait.
     """
 
@@ -64,19 +64,25 @@ class Sender:
         self._unconfirmed = 0
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Hands a message over; waits only while too many are unconfirmed."""
-        if self._writer is None:
-            # Checking items would ask the server, which waits for ever if it is gone.
-            self._writer = self._client.trajectory_writer(1, validate_items=False)
+        """Hands a message over; waits only while too many are unconfirmed.
+
+        Raises:
+          errors.ReplayTimeoutError: If that takes too long; this message is not handed over then.
+          errors.ReplayError: If the server refuses what was sent before.
+          ValueError: If the message is too long.
+        """
         text = json.dumps(message).encode()
         if len(text) > MESSAGE_BYTES:
             raise ValueError(f"a message of {len(text)} bytes does not fit into {MESSAGE_BYTES}")
+        if self._unconfirmed >= self._max_in_flight:
+            self.flush()
+        if self._writer is None:
+            # Checking items would ask the server, which waits for ever if it is gone.
+            self._writer = self._client.trajectory_writer(1, validate_items=False)
         self._writer.append({"message": np.frombuffer(text.ljust(MESSAGE_BYTES), np.uint8)})
         item = {"message": self._writer.history["message"][-1:]}
         self._writer.create_item(self._table, priority=1.0, trajectory=item)
         self._unconfirmed += 1
-        if self._unconfirmed >= self._max_in_flight:
-            self.flush()
 
     def flush(self, timeout_seconds: float | None = None) -> None:
         """Waits until all messages are confirmed.
@@ -85,18 +91,37 @@ class Sender:
           timeout_seconds: How long; None is what the sender was made with.
 
         Raises:
-          errors.ReplayTimeoutError: If that takes too long.
+          errors.ReplayTimeoutError: If that takes too long, or `reverb_calls.giving_up_when` says
+            so. The messages are still on their way.
+          errors.ReplayError: If the server refuses them; they are dropped.
         """
         if self._writer is None:
             return
         seconds = self._timeout_seconds if timeout_seconds is None else timeout_seconds
         try:
-            self._writer.flush(0, int(seconds * 1000))
-        except reverb_errors.ReverbError as error:
+            reverb_calls.wait_in_slices(
+                lambda timeout_ms: self._writer.flush(0, timeout_ms), seconds
+            )
+        except reverb_errors.DeadlineExceededError as error:
             raise errors.ReplayTimeoutError(
                 f"the replay server at {self._client.server_address} has not taken messages for "
                 f"'{self._table}' within {seconds:g} s"
             ) from error
+        except (RuntimeError, reverb_errors.ReverbError) as error:
+            self.discard()  # The writer would refuse all that follows.
+            raise errors.ReplayError(
+                f"the replay server at {self._client.server_address} refused messages for "
+                f"'{self._table}': {error}"
+            ) from error
+        self._unconfirmed = 0
+
+    def discard(self) -> None:
+        """Drops the messages that are not confirmed; does not wait.
+
+        Otherwise they are sent, with no more doing of ours, to whatever server answers at the
+        address next. For messages that the next one makes up for.
+        """
+        self._writer = None
         self._unconfirmed = 0
 
 

@@ -43,6 +43,7 @@ def run_job(
     argv: Sequence[str] | None = None,
     *,
     add_flags: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
+    check_flags: Callable[[argparse.Namespace], None] = lambda arguments: None,
     needs_config: bool = True,
 ) -> int:
     """Runs one job in this process, to its end.
@@ -56,6 +57,7 @@ def run_job(
       make_worker: Builds the worker from the flags.
       argv: The flags; None for those of the process.
       add_flags: Adds flags of this kind of job.
+      check_flags: Raises `errors.ConfigError` if they do not suit this kind of job; called first.
       needs_config: Whether the job is nothing without a gin file.
 
     Returns:
@@ -69,6 +71,7 @@ def run_job(
     add_flags(parser)
     arguments = parser.parse_args(sys.argv[1:] if argv is None else list(argv))
     try:
+        check_flags(arguments)
         return _run(kind, make_worker, arguments, needs_config)
     except USER_ERRORS as error:
         print(f"error: {error}", file=sys.stderr)

@@ -44,6 +44,7 @@ class Model:
                 "time is never twice the same. Use `actor-learner train`"
             )
         tf.keras.utils.set_random_seed(seed)
+        self._num_actors = num_actors
         self.time_step_spec = tensor_spec.from_spec(time_step_spec)
         self.action_spec = tensor_spec.from_spec(action_spec)
         self.train_step = tf.Variable(0, trainable=False, dtype=tf.int64, name="train_step")
@@ -56,7 +57,7 @@ class Model:
                 environment_step=self.environment_step,
                 num_lanes=num_lanes,
                 first_lane=actor_index * num_lanes,
-                total_lanes=max(num_actors, actor_index + 1) * num_lanes,
+                total_lanes=num_actors * num_lanes,
             )
         )
         self.plan = experiment.plan(self.algorithm, num_lanes)
@@ -88,6 +89,7 @@ class Model:
             self.algorithm,
             self.plan,
             self.published_variables(),
+            self._num_actors,
         )
 
 

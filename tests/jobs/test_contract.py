@@ -22,10 +22,11 @@ OBSERVATION = {
 VECTOR = tensor_spec.BoundedTensorSpec([4], tf.float32, [-1, -2, -3, -4], [1, 2, 3, 4])
 
 
-def make_model(agent=dqn.dqn, observation=VECTOR, actions=2, lanes=8):
+def make_model(agent=dqn.dqn, observation=VECTOR, actions=2, lanes=8, actors=1):
     made = experiment_lib.Experiment(lambda: None, agent, environment_steps=5_000)
     action_spec = tensor_spec.BoundedTensorSpec([], tf.int64, 0, actions - 1)
-    return model.Model(made, ts.time_step_spec(observation), action_spec, lanes, seed=0)
+    time_step_spec = ts.time_step_spec(observation)
+    return model.Model(made, time_step_spec, action_spec, lanes, seed=0, num_actors=actors)
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +90,8 @@ def test_another_algorithm_is_named(written):
 def test_other_lanes_and_settings_are_named(written):
     said = refusal(make_model(lanes=3).contract("r" * 32), written)
     assert "lanes per actor: 3 here, 8 in the run" in said
+    said = refusal(make_model(actors=4).contract("r" * 32), written)
+    assert "num_actors: 4 here, 1 in the run" in said and "--num_actors" in said.splitlines()[-1]
     said = refusal(make_model(lambda world: dqn.dqn(world, n_step=3)).contract("r" * 32), written)
     assert "n_step: 3 here, 1 in the run" in said
 

@@ -93,6 +93,22 @@ def test_wrong_flags_are_refused_with_what_to_do(argv, words, monkeypatch, tmp_p
         flags.make_job("actor", parsed(*argv), None)
 
 
+def test_an_actor_that_is_none_of_those_counted_is_refused_before_tensorflow_is_imported(tmp_path):
+    program = (
+        "import sys; from actor_learner.jobs import actor; code = actor.run(sys.argv[1:]);"
+        "sys.exit(9 if 'tensorflow' in sys.modules else code)"
+    )
+    flags_given = ["--gin_file=dqn_cartpole", f"--run={tmp_path}/mine", "--index=2"]
+    refused = subprocess.run(
+        [sys.executable, "-c", program, *flags_given, "--num_actors=2"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
+    assert refused.returncode == 2, refused.stderr
+    assert "error: --index=2, but --num_actors=2: indices begin at 0" in refused.stderr
+
+
 def test_flags_and_variables_say_who_a_job_is(tmp_path, monkeypatch):
     run = tmp_path / "my run"
     run.mkdir()

@@ -119,6 +119,11 @@ def test_an_actor_with_other_lanes_is_refused(refused):
     assert "lanes per actor: 8 here, 16 in the run" in said
 
 
+def test_a_job_that_counts_the_actors_differently_is_refused(refused):
+    said = refused("--num_actors=3", "--index=2")
+    assert "num_actors: 3 here, 1 in the run" in said
+
+
 def test_an_actor_of_another_version_is_refused(refused, monkeypatch):
     monkeypatch.setattr(actor_learner, "__version__", "99.0")
     assert 'package version: "99.0" here, "' in refused()
