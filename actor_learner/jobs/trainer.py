@@ -56,6 +56,7 @@ class Trainer:
                 server_address,
                 plan.stream.table_name,
                 algorithm.priorities,
+                offset=plan.stream.priority_offset,
             )
             self._closing.callback(self._updater.close)
         self.loss: tf.Tensor | None = None

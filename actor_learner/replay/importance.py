@@ -57,3 +57,9 @@ class ImportanceSchedule:
         """The exponent at a train step; inside a graph it is computed on each run."""
         progress = tf.minimum(tf.cast(train_step, tf.float64) / float(self.num_steps), 1.0)
         return self.start + (self.end - self.start) * progress
+
+
+def check_offset(stream: str, offset: float) -> None:
+    """Refuses an offset of priorities that would make some of them negative."""
+    if offset < 0:
+        raise errors.ConfigError(f"{stream}.priority_offset must be 0 or more, got {offset}")

@@ -42,6 +42,8 @@ class PrioritizedReplay(sample_stream.SampleStream):
       importance_end: Exponent from `importance_anneal_steps` on; 1 corrects fully.
       importance_anneal_steps: Train steps in between.
       initial_priority: Priority of new transitions until a higher one is known.
+      priority_offset: Added to the priorities that the learner sends, so that none becomes 0 and
+        its transition is never drawn again.
       rate_limiter: Builds the table's rate limiter, which no other table can have: `@min_size`. By
         default sampling waits for the first item only. An experiment refuses limits of samples per
         insert (`@sample_to_insert_ratio`): `Experiment.updates_per_step` sets that ratio.
@@ -65,6 +67,7 @@ class PrioritizedReplay(sample_stream.SampleStream):
         importance_end: float = 1.0,
         importance_anneal_steps: int = 100_000,
         initial_priority: float = 1.0,
+        priority_offset: float = 1e-3,
         rate_limiter: Callable[[], reverb.rate_limiters.RateLimiter] | None = None,
         max_in_flight_items: int = 32,
         prefetch: int = 1,
@@ -79,6 +82,7 @@ class PrioritizedReplay(sample_stream.SampleStream):
                 f"PrioritizedReplay.initial_priority must be above 0, got {initial_priority}: "
                 "new transitions would never be drawn"
             )
+        importance.check_offset("PrioritizedReplay", priority_offset)
         if isinstance(rate_limiter, reverb.rate_limiters.RateLimiter):
             raise errors.ConfigError(
                 "PrioritizedReplay.rate_limiter is a rate limiter, which can serve one table only, "
@@ -91,6 +95,7 @@ class PrioritizedReplay(sample_stream.SampleStream):
             importance_start, importance_end, importance_anneal_steps
         )
         self._initial_priority = initial_priority
+        self.priority_offset = priority_offset
         self._rate_limiter = rate_limiter
         self._max_in_flight_items = max_in_flight_items
         self._prefetch = prefetch

@@ -65,6 +65,13 @@ class RecordedSequences(offline.PrefilledStream):
     def table_name(self) -> str:
         return self._sequences.table_name
 
+    @property
+    def priority_offset(self) -> float:
+        return self._sequences.priority_offset
+
+    def check(self, experience: sample_stream.Experience) -> None:
+        self._sequences.check(experience)
+
     def specs(self) -> tuple[ts.TimeStep, Any]:
         return recording.read_specs(self._directories[0])
 

@@ -22,6 +22,7 @@ class Experience:
       n_step: Steps of the return that each transition holds.
       gamma: Discount factor of the return.
       initial_priorities: `Algorithm.initial_priorities`, for streams that sample by priority.
+      burn_in: `Algorithm.burn_in`, for streams of sequences.
     """
 
     data_spec: Any
@@ -29,6 +30,7 @@ class Experience:
     n_step: int
     gamma: float
     initial_priorities: Callable[[experience_lib.Sequence], Any] | None = None
+    burn_in: int = 0
 
 
 class SampleStream(abc.ABC):
@@ -45,6 +47,8 @@ class SampleStream(abc.ABC):
         one kind only.
       weighted: Batches are `({"experience": ..., "weights": [batch]}, SampleInfo)`, keyword
         arguments of `agent.train`, instead of `(experience, info)`.
+      priority_offset: Added to all priorities, those of new items and those that the learner sends,
+        so that no item's becomes 0 and it is never drawn again.
       repeatable: With the same items written, the same batches come out, given the same seed.
       keeps_items: The learner takes every item out of the table once and draws batches from what it
         has kept, so that the table may run empty.
@@ -53,12 +57,21 @@ class SampleStream(abc.ABC):
 
     kind: str = experience_lib.TRANSITIONS
     weighted: bool = False
+    priority_offset: float = 1e-3
     repeatable: bool = False
     keeps_items: bool = False
 
     @property
     @abc.abstractmethod
     def table_name(self) -> str: ...
+
+    def check(self, experience: Experience) -> None:
+        """Refuses experience that the stream would lose part of; called when a run is planned.
+
+        Raises:
+          errors.ConfigError: Naming the settings that do not go together.
+        """
+        del experience
 
     @abc.abstractmethod
     def tables(self, experience: Experience) -> list[reverb.Table]:

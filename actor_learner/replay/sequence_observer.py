@@ -44,8 +44,9 @@ class SequenceObserver:
       period: Rows between the beginnings of two items.
       initial_priorities: Computes the priorities `[n]` of new items from sequences `[n,
         sequence_length, ...]` of NumPy arrays, without observations and states. None: they are 1.
-      priority_offset: Added to them, as `PriorityUpdater` adds it to those of the learner, so that
-        no item has the priority 0 and is never drawn.
+      priority_offset: Added to them, so that no item has the priority 0 and is never drawn; must be
+        what `PriorityUpdater` adds to those of the learner. In gin `SequenceReplay.priority_offset`
+        is both.
       max_in_flight_items: Items of one lane that may be unconfirmed before a call waits.
       flush_seconds: Items are pushed to the server at least this often while steps come in.
       timeout_seconds: How long a call may wait for the server.
@@ -191,6 +192,15 @@ class SequenceObserver:
                 self._shift(lane)
                 self._fill_up(lane, 0)
                 self._append_cell(lane)
+        if cells_per_item == 1 and (self._num_blocks[lanes] > 1).any():
+            logging.log_first_n(
+                logging.WARNING,
+                "An episode is longer than a sequence, and sequences do not overlap: the last step "
+                "of each is never learned from. Make SequenceReplay.period (%d) smaller than "
+                "sequence_length. Said once.",
+                1,
+                self._layout.period,
+            )
         complete = lanes[self._num_blocks[lanes] >= cells_per_item]
         if complete.size:
             for lane, priority in zip(complete, self._priorities(complete)):

@@ -28,8 +28,8 @@ class SequenceReplay(sample_stream.SampleStream):
     Sequences begin every `period` steps of an episode and share their data. An agent that
     bootstraps within a sequence cannot learn the last step in it, and learns nothing from the
     `burn_in` first ones unless they begin an episode. So that every step is learned,
-    `burn_in < sequence_length - period`; only where no episode is longer than a sequence may they
-    follow on one another without overlap.
+    `burn_in < sequence_length - period`, and all else is refused; only where no episode is longer
+    than a sequence may they follow on one another without overlap, and without burn-in.
 
     Args:
       capacity: Sequences kept; the oldest leave first. Memory is about `period` steps for each.
@@ -42,6 +42,8 @@ class SequenceReplay(sample_stream.SampleStream):
       importance_exponent: The loss of a sequence that is sampled with probability p out of N is
         weighted by `(1 / (N p)) ** importance_exponent`, over the largest such weight of the
         batch; 0 weighs all alike.
+      priority_offset: Added to all priorities, the actors' and the learner's, so that no sequence
+        has the priority 0 and is never drawn.
       max_in_flight_items: Items of one lane that may be unconfirmed before the actor waits.
       max_in_flight_samples: Sequences fetched ahead of the learner, which were drawn with older
         priorities. None is two batches.
@@ -61,6 +63,7 @@ class SequenceReplay(sample_stream.SampleStream):
         table: Callable[..., reverb.Table] = tables.prioritized_table,
         priority_exponent: float = 0.9,
         importance_exponent: float = 0.6,
+        priority_offset: float = 1e-3,
         max_in_flight_items: int = 10,
         max_in_flight_samples: int | None = None,
         prefetch: int = 1,
@@ -72,6 +75,7 @@ class SequenceReplay(sample_stream.SampleStream):
                 f"SequenceReplay.importance_exponent is {importance_exponent}; it must lie in "
                 "[0, 1]: 0 corrects nothing, 1 all of the bias of sampling by priority"
             )
+        importance.check_offset("SequenceReplay", priority_offset)
         sequence_layout.check_lengths(sequence_length, period)
         self._capacity = capacity
         self._sequence_length = sequence_length
@@ -79,9 +83,33 @@ class SequenceReplay(sample_stream.SampleStream):
         self._table = table
         self._priority_exponent = priority_exponent
         self._importance_exponent = importance_exponent
+        self.priority_offset = priority_offset
         self._max_in_flight_items = max_in_flight_items
         self._max_in_flight_samples = max_in_flight_samples
         self._prefetch = prefetch
+
+    def check(self, experience: sample_stream.Experience) -> None:
+        """Refuses burn-in that leaves steps of long episodes out of every sequence's learned part.
+
+        Of an episode's first sequence rows 0 to L - 2 are learned from (L: sequence_length), of
+        one that begins at row b rows b + burn_in to b + L - 2, so that nothing is left out between
+        two sequences if and only if period + burn_in <= L - 1.
+        """
+        length, period, burn_in = self._sequence_length, self._period, experience.burn_in
+        if burn_in < length - period or (burn_in == 0 and period == length):
+            return
+        lost = f"{burn_in - (length - period) + 1} of every {period} steps"
+        longest = length - period - 1
+        remedy = (
+            f"lower burn_in to {longest} at most, or period"
+            if longest >= 0
+            else (f"lower period, or, if no episode has more than {length} steps, set burn_in to 0")
+        )
+        raise errors.ConfigError(
+            f"burn_in is {burn_in}, SequenceReplay.sequence_length {length} and period {period}: "
+            f"burn_in must be below sequence_length - period ({length - period}), or {lost} would "
+            f"never be learned from in episodes longer than a sequence: {remedy}"
+        )
 
     def tables(self, experience: sample_stream.Experience) -> list[reverb.Table]:
         exponent = {}
@@ -104,6 +132,7 @@ class SequenceReplay(sample_stream.SampleStream):
             self._sequence_length,
             self._period,
             initial_priorities=experience.initial_priorities,
+            priority_offset=self.priority_offset,
             max_in_flight_items=self._max_in_flight_items,
             version=version,
         )

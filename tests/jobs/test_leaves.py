@@ -3,6 +3,7 @@
 import gin
 import numpy as np
 import pytest
+import reverb
 
 from actor_learner import config, experiment, run_directory
 from actor_learner.jobs import one_process
@@ -138,11 +139,25 @@ def test_leaves_with_unrolls_train_once_on_every_step(train, leaf, episodes, bin
     assert rows[-1]["episodes"] - 4 <= boundaries <= rows[-1]["episodes"]
 
 
-def test_the_memory_task_is_learned_from_sequences(train):
+def test_the_memory_task_is_learned_from_sequences(train, monkeypatch):
+    sent = []
+    mutate = reverb.Client.mutate_priorities
+
+    def spy(client, table, updates):
+        sent.extend(updates.values())
+        mutate(client, table, updates)
+
+    monkeypatch.setattr(reverb.Client, "mutate_priorities", spy)
     training, rows = train(
         "r2d2_memory",
-        (*SEQUENCES, "Experiment.batch_size = 4", "Experiment.evaluation_episodes = 8"),
+        (
+            *SEQUENCES,
+            "Experiment.batch_size = 4",
+            "Experiment.evaluation_episodes = 8",
+            "SequenceReplay.priority_offset = 50.0",  # No TD error of this task comes near.
+        ),
     )
+    assert sent and min(sent) >= 50.0
     rated = check_rows(training, rows, evaluation_episodes=8)
     assert rated["eval_return"] * 8 in range(9)
     assert training.train_step == int((training.environment_step - 150) * 0.02)

@@ -11,6 +11,7 @@ from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner import errors, experience
 from actor_learner.acting import actor
+from actor_learner.agents import sequence_td
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.inference import protocol
 from actor_learner.replay import (
@@ -258,14 +259,15 @@ def test_new_items_get_the_priorities_that_the_algorithm_computes(make_stream):
         echo = sequence.trajectory.policy_info["echo"]  # [n, 6, 2]
         return echo[:, 0, 1] + sequence.mask.sum(axis=1) / 10.0
 
-    replay = sequence_replay.SequenceReplay(100, sequence_length=6, period=3)
+    replay = sequence_replay.SequenceReplay(100, sequence_length=6, period=3, priority_offset=0.25)
+    assert replay.priority_offset == 0.25  # Which the learner adds to its own.
     stream = make_stream(replay, [(10,), (4,)], priorities=priorities)
     stream.collect(22)
     samples = list(stream.server.client().sample(sequence_replay.TABLE, 300, emit_timesteps=False))
     found = {sample.info.key: sample.info.priority for sample in samples}
     # Lane 0, rows 0-10 twice: items at rows 0, 3, 6 (five rows left). Lane 1, rows 0-4: one item.
     expected = [0.6, 6.6, 12.5] * 2 + [0.5] * 4
-    np.testing.assert_allclose(sorted(found.values()), sorted(e + 1e-3 for e in expected))
+    np.testing.assert_allclose(sorted(found.values()), sorted(e + 0.25 for e in expected))
     for sequence in calls:
         assert sequence.trajectory.observation == () and sequence.state == ()
         assert sequence.trajectory.reward.shape == sequence.mask.shape == (len(sequence.mask), 6)
@@ -329,6 +331,55 @@ def test_large_observations_keep_a_column_of_their_own_and_arrive_whole():
 def test_lengths_that_blocks_cannot_make_up_are_refused():
     with pytest.raises(errors.ConfigError, match="sequence_length is 80 and period is 30"):
         sequence_replay.SequenceReplay(sequence_length=80, period=30)
+
+
+def learned_steps(length, period, burn_in, episode_length):
+    """Steps of an episode that are learned from in one of its sequences at least."""
+    td = sequence_td.SequenceTd(burn_in=burn_in)
+    types = np.array([FIRST] + [MID] * (episode_length - 1) + [LAST] * (length + 1))
+    found = set()
+    for start in range(0, max(1, episode_length + 1 - length + period), period):
+        rows = types[np.newaxis, start : start + length]
+        mask = (np.arange(start, start + length) <= episode_length).astype(np.float32)
+        found |= {start + row for row in np.flatnonzero(td.learned(np, rows, mask[np.newaxis]))}
+    return found
+
+
+@pytest.mark.parametrize("length, period", [(4, 2), (6, 2), (6, 3), (8, 4), (5, 1)])
+def test_burn_in_is_refused_just_where_steps_would_never_be_learned_from(length, period):
+    replay = sequence_replay.SequenceReplay(10, sequence_length=length, period=period)
+    episode = 3 * length + 1
+    for burn_in in range(length):
+        flow = sample_stream.Experience(None, 1, 1, 0.9, burn_in=burn_in)
+        lost = set(range(episode)) - learned_steps(length, period, burn_in, episode)
+        if lost:
+            with pytest.raises(errors.ConfigError, match=f"burn_in is {burn_in}.*never be learned"):
+                replay.check(flow)
+        else:
+            replay.check(flow)
+
+
+def test_sequences_without_overlap_need_no_burn_in_and_say_when_an_episode_is_too_long(
+    make_stream, monkeypatch
+):
+    replay = uniform(4, 4)
+    replay.check(sample_stream.Experience(None, 1, 1, 0.9, burn_in=0))
+    with pytest.raises(errors.ConfigError, match="set burn_in to 0"):
+        replay.check(sample_stream.Experience(None, 1, 1, 0.9, burn_in=1))
+    said = []  # Not by the log itself, which has said it already if another test made it so.
+    monkeypatch.setattr(
+        sequence_observer.logging, "log_first_n", lambda level, text, n, *_: said.append(text)
+    )
+    make_stream(uniform(4, 4), [(3,)]).collect(12)
+    make_stream(uniform(6, 3), [(9,)]).collect(12)
+    assert not said
+    make_stream(uniform(4, 4), [(4,)]).collect(12)
+    assert "longer than a sequence" in said[0]
+
+
+def test_a_negative_offset_is_refused():
+    with pytest.raises(errors.ConfigError, match="SequenceReplay.priority_offset must be 0"):
+        sequence_replay.SequenceReplay(priority_offset=-1.0)
 
 
 def test_a_table_of_other_sequences_is_refused(make_stream):
