@@ -172,6 +172,9 @@ class PrioritizedReplay(sample_stream.SampleStream):
                 table_size=sample.info.table_size,
                 priority=sample.info.priority,
                 version=version,
+                weight=importance.unscaled_weights(
+                    sample.info.probability, sample.info.table_size, exponent
+                ),
             )
             return {"experience": trajectory, "weights": weights}, info
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 import reverb
 import tensorflow as tf
@@ -31,6 +31,20 @@ class Experience:
     gamma: float
     initial_priorities: Callable[[experience_lib.Sequence], Any] | None = None
     burn_in: int = 0
+
+
+class PrioritizedRows(NamedTuple):
+    """Rows of a batch whose items get new priorities after they were learned from.
+
+    Attributes:
+      table_name: The table of these items.
+      rows: Which rows of the batch.
+      offset: Added to their priorities.
+    """
+
+    table_name: str
+    rows: slice
+    offset: float
 
 
 class SampleStream(abc.ABC):
@@ -99,6 +113,12 @@ class SampleStream(abc.ABC):
     @abc.abstractmethod
     def num_transitions(self, experience: Experience, num_items: int) -> int:
         """How many transitions `num_items` items of the stream's table hold."""
+
+    def prioritized(self, batch_size: int) -> list[PrioritizedRows]:
+        """Which rows of every batch are items whose priorities the learner updates."""
+        if not self.weighted:
+            return []
+        return [PrioritizedRows(self.table_name, slice(0, batch_size), self.priority_offset)]
 
     def first_steps(self, experience: Experience) -> int:
         """Environment steps before which nothing can be learned, though the table has items."""

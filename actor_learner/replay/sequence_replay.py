@@ -44,6 +44,7 @@ class SequenceReplay(sample_stream.SampleStream):
         batch; 0 weighs all alike.
       priority_offset: Added to all priorities, the actors' and the learner's, so that no sequence
         has the priority 0 and is never drawn.
+      table_name: Name of its table; streams that are mixed need different ones.
       max_in_flight_items: Items of one lane that may be unconfirmed before the actor waits.
       max_in_flight_samples: Sequences fetched ahead of the learner, which were drawn with older
         priorities. None is two batches.
@@ -64,6 +65,7 @@ class SequenceReplay(sample_stream.SampleStream):
         priority_exponent: float = 0.9,
         importance_exponent: float = 0.6,
         priority_offset: float = 1e-3,
+        table_name: str = TABLE,
         max_in_flight_items: int = 10,
         max_in_flight_samples: int | None = None,
         prefetch: int = 1,
@@ -84,6 +86,7 @@ class SequenceReplay(sample_stream.SampleStream):
         self._priority_exponent = priority_exponent
         self._importance_exponent = importance_exponent
         self.priority_offset = priority_offset
+        self.table_name = table_name
         self._max_in_flight_items = max_in_flight_items
         self._max_in_flight_samples = max_in_flight_samples
         self._prefetch = prefetch
@@ -116,7 +119,11 @@ class SequenceReplay(sample_stream.SampleStream):
         if "priority_exponent" in inspect.signature(self._table).parameters:
             exponent["priority_exponent"] = self._priority_exponent
         signature = self._layout(experience).signature()
-        return [self._table(name=TABLE, max_size=self._capacity, signature=signature, **exponent)]
+        return [
+            self._table(
+                name=self.table_name, max_size=self._capacity, signature=signature, **exponent
+            )
+        ]
 
     def observer(
         self,
@@ -126,7 +133,7 @@ class SequenceReplay(sample_stream.SampleStream):
     ) -> sequence_observer.SequenceObserver:
         return sequence_observer.SequenceObserver(
             client,
-            TABLE,
+            self.table_name,
             experience.data_spec,
             experience.num_lanes,
             self._sequence_length,
@@ -149,7 +156,7 @@ class SequenceReplay(sample_stream.SampleStream):
         signature = layout.signature()
         samples = reverb.TrajectoryDataset(
             server_address,
-            TABLE,
+            self.table_name,
             dtypes={name: spec.dtype for name, spec in signature.items()},
             shapes={name: spec.shape for name, spec in signature.items()},
             max_in_flight_samples_per_worker=self._max_in_flight_samples or 2 * batch_size,
@@ -167,6 +174,9 @@ class SequenceReplay(sample_stream.SampleStream):
                 table_size=info.table_size,
                 priority=info.priority,
                 version=version,
+                weight=importance.unscaled_weights(
+                    info.probability, info.table_size, self._importance_exponent
+                ),
             )
 
         batches = samples.batch(batch_size, drop_remainder=True).map(unpack)

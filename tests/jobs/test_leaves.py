@@ -4,9 +4,11 @@ import gin
 import numpy as np
 import pytest
 import reverb
+from tf_agents.policies import random_py_policy
 
 from actor_learner import config, experiment, run_directory
-from actor_learner.jobs import one_process
+from actor_learner.environments import gymnasium as gymnasium_environment
+from actor_learner.jobs import demonstration, one_process
 
 SHARED = (
     "Experiment.evaluation_interval = 0",
@@ -137,6 +139,24 @@ def test_leaves_with_unrolls_train_once_on_every_step(train, leaf, episodes, bin
     # Steps from one episode's end to the next one's start are in the unrolls, and are not counted.
     boundaries = training.train_step * 4 * 16 - training.environment_step
     assert rows[-1]["episodes"] - 4 <= boundaries <= rows[-1]["episodes"]
+
+
+def test_cql_trains_on_a_recording_and_is_rated_in_the_environment(train, tmp_path):
+    env = gymnasium_environment.GymnasiumEnvironment("Pendulum-v1", 2, vectorization="sync", seed=0)
+    policy = random_py_policy.RandomPyPolicy(env.time_step_spec(), env.action_spec(), seed=0)
+    demonstration.record_episodes(env, policy, tmp_path / "recorded", episodes=2)
+    env.close()
+    training, rows = train(
+        "cql_pendulum",
+        (
+            f"RecordedReplay.path = '{tmp_path / 'recorded'}'",
+            "Experiment.train_steps = 5",
+            "Experiment.batch_size = 16",
+            "Experiment.evaluation_episodes = 1",
+        ),
+    )
+    check_rows(training, rows, evaluation_episodes=1)
+    assert (training.train_step, training.environment_step) == (5, 0)
 
 
 def test_the_memory_task_is_learned_from_sequences(train, monkeypatch):
