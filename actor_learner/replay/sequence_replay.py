@@ -36,6 +36,9 @@ class SequenceReplay(sample_stream.SampleStream):
       sequence_length: Steps of a sequence, a multiple of `period`; shorter episodes are filled up.
       period: Steps between the beginnings of two sequences of an episode: they overlap by
         `sequence_length - period`.
+      frame_stack: Frames that an observation is made of, if the environment stacks the latest ones
+        (`FrameStackObservation`) along the first or the last dimension. Each is then stored once,
+        instead of that many times; observations that are no such stack are refused.
       table: Builds the table: `@prioritized_table`, `@uniform_table`, or another of their kind.
       priority_exponent: Sequences are sampled in proportion to `priority ** priority_exponent`;
         given to `table` if it takes one.
@@ -61,6 +64,7 @@ class SequenceReplay(sample_stream.SampleStream):
         *,
         sequence_length: int = 80,
         period: int = 40,
+        frame_stack: int | None = None,
         table: Callable[..., reverb.Table] = tables.prioritized_table,
         priority_exponent: float = 0.9,
         importance_exponent: float = 0.6,
@@ -82,6 +86,7 @@ class SequenceReplay(sample_stream.SampleStream):
         self._capacity = capacity
         self._sequence_length = sequence_length
         self._period = period
+        self._frame_stack = frame_stack
         self._table = table
         self._priority_exponent = priority_exponent
         self._importance_exponent = importance_exponent
@@ -140,6 +145,7 @@ class SequenceReplay(sample_stream.SampleStream):
             self._period,
             initial_priorities=experience.initial_priorities,
             priority_offset=self.priority_offset,
+            frame_stack=self._frame_stack,
             max_in_flight_items=self._max_in_flight_items,
             version=version,
         )
@@ -188,5 +194,9 @@ class SequenceReplay(sample_stream.SampleStream):
 
     def _layout(self, experience: sample_stream.Experience) -> sequence_layout.SequenceLayout:
         return sequence_layout.SequenceLayout(
-            experience.data_spec, experience.num_lanes, self._sequence_length, self._period
+            experience.data_spec,
+            experience.num_lanes,
+            self._sequence_length,
+            self._period,
+            self._frame_stack,
         )
