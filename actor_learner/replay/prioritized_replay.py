@@ -12,7 +12,6 @@ from actor_learner import experience as experience_lib
 from actor_learner.replay import (
     highest_priority,
     importance,
-    rows,
     sample_stream,
     tables,
     window_observer,
@@ -102,7 +101,7 @@ class PrioritizedReplay(sample_stream.SampleStream):
         self._train_step = train_step
 
     def tables(self, experience: sample_stream.Experience) -> list[reverb.Table]:
-        layout = window_observer.item_layout(experience.data_spec)
+        layout = window_observer.ItemLayout(experience.data_spec)
         return [
             tables.prioritized_table(
                 TABLE,
@@ -143,7 +142,7 @@ class PrioritizedReplay(sample_stream.SampleStream):
         At most two batches are under way besides those prefetched, so that priorities are used soon
         after they are set.
         """
-        layout = window_observer.item_layout(experience.data_spec)
+        layout = window_observer.ItemLayout(experience.data_spec)
         signature = layout.signature(experience.n_step + 1)
         train_step = self._annealing_step()
         items = reverb.TrajectoryDataset(
@@ -157,13 +156,8 @@ class PrioritizedReplay(sample_stream.SampleStream):
         )
 
         def unpack(sample: reverb.ReplaySample) -> Any:
-            version = sample.data[rows.VERSION][:, 0]
-            columns = {
-                name: tf.squeeze(column, axis=2)  # The one lane.
-                for name, column in sample.data.items()
-                if name != rows.VERSION
-            }
-            trajectory = n_step_lib.fold(layout.unpack(columns), experience.gamma)
+            trajectory, version = layout.unpack(sample.data)
+            trajectory = n_step_lib.fold(trajectory, experience.gamma)
             exponent = self._schedule.exponent(0 if train_step is None else train_step)
             weights = importance.importance_weights(sample.info.probability, exponent)
             info = experience_lib.SampleInfo(
