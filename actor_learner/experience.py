@@ -60,6 +60,8 @@ class SampleInfo(NamedTuple):
       table_size: `[batch]` int64, items in the table when each was drawn.
       priority: `[batch]` float64, the item's priority then.
       version: `[batch]` int64, the train step of the policy that acted (in the first row).
+      weight: `[batch]` float64, the importance weights before they are scaled to at most 1 within
+        the batch, by which batches of several tables are compared; `()` for streams without.
     """
 
     key: Any
@@ -67,3 +69,4 @@ class SampleInfo(NamedTuple):
     table_size: Any
     priority: Any
     version: Any
+    weight: Any = ()

@@ -317,7 +317,9 @@ class Experiment:
             algorithm.n_step,
             algorithm.gamma,
             algorithm.initial_priorities,
+            algorithm.burn_in,
         )
+        stream.check(experience)
         group_steps = stream.group_steps_per_update(experience, self._batch_size)
         replays = algorithm.kind == experience_lib.TRANSITIONS
         random_steps = self._initial_random_steps

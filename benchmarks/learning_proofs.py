@@ -91,8 +91,8 @@ def _prove(name: str, seed: int) -> dict:
     if proof.actors:
         command.append(f"--actors={proof.actors}")
     if proof.expert:
-        demonstrations = _demonstrations(proof.expert, seed)
-        command.append(f"--gin_param=RecordedReplay.path = '{demonstrations}'")
+        find = _whole_run if proof.whole_run else _demonstrations
+        command.append(f"--gin_param=RecordedReplay.path = '{find(proof.expert, seed)}'")
     processes.run(command, TRAIN_SECONDS)
     score = json.loads((run / "best" / "score.json").read_text())
     rows = _rows(run)
@@ -125,6 +125,19 @@ def _demonstrations(expert: str, seed: int) -> pathlib.Path:
     command = [sys.executable, "-m", "actor_learner.cli", "eval", str(run)]
     processes.run([*command, f"--record={recording}"], EVALUATE_SECONDS)
     return recording
+
+
+def _whole_run(expert: str, seed: int) -> pathlib.Path:
+    """All experience of a run of the expert's leaf that does not stop at its target."""
+    run = RUNS / f"{expert}-{seed}-recorded"
+    if not (run / "best" / "score.json").exists():
+        shutil.rmtree(run, ignore_errors=True)
+        command = [sys.executable, "-m", "actor_learner.cli", "train"]
+        command += [f"--gin_file=gin/{expert}.gin", f"--seed={seed}", f"--run_dir={run}"]
+        command.append("--gin_param=Experiment.record = True")
+        command.append("--gin_param=Experiment.target_return = None")
+        processes.run(command, TRAIN_SECONDS)
+    return run
 
 
 def _evaluate_again(run: pathlib.Path, episodes: int) -> float:

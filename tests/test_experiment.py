@@ -89,6 +89,9 @@ def test_settings_that_do_not_fit_the_algorithm_are_refused(algorithms):
         make(batch_size=32).plan(unrolls, 4)
     with pytest.raises(errors.ConfigError, match="but PPOAgent learns from unrolls"):
         make(replay=lane_replay.LaneReplay()).plan(unrolls, 4)
+    short = sequence_replay.SequenceReplay(sequence_length=40, period=20)
+    with pytest.raises(errors.ConfigError, match="burn_in is 20, SequenceReplay.sequence_length"):
+        make(replay=short).plan(algorithms[experience_lib.SEQUENCES], 4)
     with pytest.raises(errors.ConfigError, match="leaves nothing of the 50"):
         make(environment_steps=50, learn_from=50)
 

@@ -139,9 +139,25 @@ def test_a_control_that_succeeds_is_not_called_missed(toys):
     assert learning_proofs.main(["--only=control"]) == 1
 
 
+def test_cql_learns_from_the_whole_run_of_its_expert(monkeypatch, tmp_path):
+    commands = []
+    monkeypatch.setattr(learning_proofs, "RUNS", tmp_path)
+    monkeypatch.setattr(
+        learning_proofs.processes, "run", lambda command, seconds: commands.append(command)
+    )
+    with pytest.raises(FileNotFoundError, match="score.json"):  # Nothing was really trained.
+        learning_proofs._prove("cql_pendulum", 1)
+    expert, learner = commands
+    run = tmp_path / "sac_pendulum-1-recorded"
+    assert {"--gin_file=gin/sac_pendulum.gin", "--seed=1", f"--run_dir={run}"} < set(expert)
+    assert "--gin_param=Experiment.record = True" in expert
+    assert f"--gin_param=RecordedReplay.path = '{run}'" in learner
+
+
 def test_groups_stand_for_their_proofs():
     assert proofs.select("recurrent") == ["r2d2_memory", "r2d2_memory_long", "r2d2_memory_control"]
-    assert proofs.select("offline,c51_cartpole") == ["c51_cartpole", "bc_cartpole"]
+    offline = ["bc_cartpole", "cql_pendulum"]
+    assert proofs.select("offline,c51_cartpole") == ["c51_cartpole", *offline]
     assert all(proofs.PROOFS[name].actors for name in proofs.select("jobs"))
     assert proofs.select("") == list(proofs.PROOFS)
     parts = ("off_policy", "on_policy", "recurrent", "offline", "jobs")

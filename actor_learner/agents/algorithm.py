@@ -55,6 +55,8 @@ class Algorithm:
       initial_priorities: Of agents that learn from sequences: given sequences as the actor
         collected them (NumPy leaves `[n, L, ...]`, without observations and states but with policy
         info), the priorities `[n]` of the new items, before any exponent.
+      burn_in: Of agents that learn from sequences: rows at the start of each, unless it begins an
+        episode, that are not learned from.
     """
 
     agent: tf_agent.TFAgent
@@ -64,6 +66,7 @@ class Algorithm:
     kind: str = experience.TRANSITIONS
     priorities: Callable[[tf_agent.LossInfo], tf.Tensor] | None = None
     initial_priorities: Callable[[experience.Sequence], Any] | None = None
+    burn_in: int = 0
 
     def __post_init__(self) -> None:
         if self.n_step < 1:

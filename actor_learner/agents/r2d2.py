@@ -31,6 +31,7 @@ def r2d2(
     n_step: int = 5,
     burn_in: int = 20,
     value_rescaling: bool = True,
+    rescaling_epsilon: float = 1e-3,
     target_update_period: int = 2_500,
     max_share: float = 0.9,
     epsilon_base: float = 0.4,
@@ -38,8 +39,8 @@ def r2d2(
 ) -> algorithm.Algorithm:
     """Builds R2D2 for one discrete action.
 
-    It learns from sequences: `@SequenceReplay()`, whose `sequence_length - period` should be above
-    `burn_in`.
+    It learns from sequences: `@SequenceReplay()`, whose `sequence_length - period` must be above
+    `burn_in`, unless no episode is longer than a sequence.
 
     Args:
       world: Specs, step counters and lanes.
@@ -56,6 +57,8 @@ def r2d2(
       burn_in: Steps at the start of a sequence that only bring the state of the network up to
         date; sequences that begin an episode are learned from in full.
       value_rescaling: Learn `h(return)`, which lets rewards of any size do without clipping.
+      rescaling_epsilon: The slope that `h(x) = sign(x) (sqrt(|x| + 1) - 1) + rescaling_epsilon x`
+        keeps for large returns.
       target_update_period: Train steps between copies to the target network.
       max_share: Share of the largest error, against the mean, in the priority of a sequence.
       epsilon_base: Lane i of N explores with the share `epsilon_base ** e_i` of random actions,
@@ -63,7 +66,9 @@ def r2d2(
         of all actors.
     """
     networks.single_discrete_action(world.action_spec)
-    td = sequence_td.SequenceTd(n_step, gamma, burn_in, value_rescaling, max_share)
+    td = sequence_td.SequenceTd(
+        n_step, gamma, burn_in, value_rescaling, max_share, rescaling_epsilon
+    )
     epsilons = r2d2_policy.lane_epsilons(
         world.first_lane, world.num_lanes, world.total_lanes, epsilon_base, epsilon_exponents
     )
@@ -100,4 +105,5 @@ def r2d2(
         kind=experience.SEQUENCES,
         priorities=lambda loss_info: loss_info.extra.priorities,
         initial_priorities=agent.initial_priorities,
+        burn_in=burn_in,
     )

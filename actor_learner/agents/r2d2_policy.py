@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 from tf_agents.policies import tf_policy
 from tf_agents.trajectories import policy_step
 from tf_agents.trajectories import time_step as ts
@@ -98,10 +99,14 @@ class R2d2CollectPolicy(tf_policy.TFPolicy):
             time_step.observation, step_type=time_step.step_type, network_state=state
         )  # [lanes, actions]
         num_lanes = tf.shape(values)[0]
+        # With one seed for both draws, which lanes explore would decide how they do.
+        seeds = tfp.util.SeedStream(seed, salt="r2d2_collect_policy")
         best = tf.argmax(values, axis=-1, output_type=tf.int32)
-        random = tf.random.uniform([num_lanes], maxval=values.shape[-1], dtype=tf.int32, seed=seed)
+        random = tf.random.uniform(
+            [num_lanes], maxval=values.shape[-1], dtype=tf.int32, seed=seeds()
+        )
         epsilons = tf.gather(self._epsilons, tf.range(num_lanes) % len(self._epsilons))
-        explores = tf.random.uniform([num_lanes], seed=seed) < epsilons
+        explores = tf.random.uniform([num_lanes], seed=seeds()) < epsilons
         chosen = tf.where(explores, random, best)
         action = tf.cast(chosen, self._leaf_spec.dtype) + self._leaf_spec.minimum
         info = {

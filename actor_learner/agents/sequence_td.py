@@ -34,6 +34,7 @@ class SequenceTd:
       rescaling: Whether the network's values are `h(return)` (`value_rescaling`) or returns.
       max_share: The priority of a sequence is `max_share * max |error| + (1 - max_share) * mean
         |error|` over the rows learned from.
+      rescaling_epsilon: The slope that `h` keeps for large returns, 0 or more.
     """
 
     n_step: int = 5
@@ -41,6 +42,7 @@ class SequenceTd:
     burn_in: int = 20
     rescaling: bool = True
     max_share: float = 0.9
+    rescaling_epsilon: float = value_rescaling.EPSILON
 
     def __post_init__(self) -> None:
         if self.n_step < 1:
@@ -49,6 +51,11 @@ class SequenceTd:
             raise errors.ConfigError(f"burn_in must be 0 or more, got {self.burn_in}")
         if not 0.0 <= self.max_share <= 1.0:
             raise errors.ConfigError(f"max_share must lie in [0, 1], got {self.max_share}")
+        if self.rescaling_epsilon < 0:
+            raise errors.ConfigError(
+                f"rescaling_epsilon must be 0 or more, got {self.rescaling_epsilon}: large values "
+                "would be rescaled to ever smaller ones"
+            )
 
     def learned(self, xp: types.ModuleType, step_type: Any, mask: Any) -> Any:
         """Which rows are learned from: 1 or 0, like `mask`.
@@ -99,7 +106,7 @@ class SequenceTd:
         """
         length, steps = step_type.shape[1], self.n_step
         if self.rescaling:
-            value = value_rescaling.inverse(xp, value)
+            value = value_rescaling.inverse(xp, value, self.rescaling_epsilon)
         stacked = xp.stack([reward, discount, _leaving(xp, step_type, mask), value])
         padded = xp.pad(stacked, [[0, 0], [0, 0], [0, steps]])  # [4, batch, L + steps]
         factor = xp.ones_like(reward)
@@ -113,7 +120,9 @@ class SequenceTd:
             factor = xp.where(running, factor * self.gamma * ahead[1], factor)
             bootstrap = xp.where(running, padded[3, :, k + 1 : k + 1 + length], bootstrap)
         target = total + factor * bootstrap
-        return value_rescaling.rescale(xp, target) if self.rescaling else target
+        if not self.rescaling:
+            return target
+        return value_rescaling.rescale(xp, target, self.rescaling_epsilon)
 
     def priorities(self, xp: types.ModuleType, error: Any, learned: Any) -> Any:
         """Priorities `[batch]` of sequences; 0 for those with nothing to learn from.

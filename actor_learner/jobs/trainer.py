@@ -50,14 +50,17 @@ class Trainer:
         self._closing = contextlib.ExitStack()
         # The version whose actions the latest batch holds, on average; -1 before the first.
         self._sampled_version = tf.Variable(-1.0, trainable=False, dtype=tf.float64)
-        self._updater: priority_updater.PriorityUpdater | None = None
-        if plan.stream.weighted:
-            self._updater = priority_updater.PriorityUpdater(
+        self._updaters: list[priority_updater.PriorityUpdater] = []
+        for part in plan.stream.prioritized(plan.batch_size):
+            updater = priority_updater.PriorityUpdater(
                 server_address,
-                plan.stream.table_name,
+                part.table_name,
                 algorithm.priorities,
+                rows=part.rows,
+                offset=part.offset,
             )
-            self._closing.callback(self._updater.close)
+            self._closing.callback(updater.close)
+            self._updaters.append(updater)
         self.loss: tf.Tensor | None = None
         self.learner = learner.Learner(
             root_dir,
@@ -100,8 +103,8 @@ class Trainer:
           errors.TriggerError: If a trigger raised.
         """
         self.loss = self.learner.run(iterations=iterations).loss
-        if self._updater is not None:
-            self._updater.raise_if_failed()
+        for updater in self._updaters:
+            updater.raise_if_failed()
 
     def close(self) -> None:
         """Ends the learner and its triggers; safe to call twice."""
@@ -113,8 +116,8 @@ class Trainer:
         version = getattr(info, "version", None)
         if version is not None:
             self._sampled_version.assign(_mean_version(version))
-        if self._updater is not None:
-            self._updater.after_train(experience, loss_info)
+        for updater in self._updaters:
+            updater.after_train(experience, loss_info)
 
 
 def _mean_version(version: tf.Tensor) -> tf.Tensor:

@@ -45,6 +45,8 @@ class PriorityUpdater:
       server_address: `host:port` of the replay server.
       table_name: The prioritized table.
       priorities: Given the `LossInfo` of a train step, the priorities `[batch]` of its items.
+      rows: Rows of the batch that are items of this table, where others come from elsewhere; None
+        for all.
       offset: Added to every priority, so that no item's becomes 0 and it is never drawn again.
       capacity: Batches that the ring holds.
       interval_seconds: How often the thread looks for new ones.
@@ -57,6 +59,7 @@ class PriorityUpdater:
         table_name: str,
         priorities: Callable[[tf_agent.LossInfo], tf.Tensor],
         *,
+        rows: slice | None = None,
         offset: float = 1e-3,
         capacity: int = 256,
         interval_seconds: float = 0.02,
@@ -67,6 +70,7 @@ class PriorityUpdater:
         self._client = reverb.Client(server_address)
         self._table_name = table_name
         self._priorities = priorities
+        self._rows = slice(None) if rows is None else rows
         self._offset = offset
         self._interval_seconds = interval_seconds
         self._timeout_seconds = timeout_seconds
@@ -110,7 +114,7 @@ class PriorityUpdater:
         """
         _, info = experience
         priorities = tf.cast(self._priorities(loss_info), tf.float64)
-        self._ring.write(info.key, priorities + self._offset)
+        self._ring.write(info.key[self._rows], priorities[self._rows] + self._offset)
 
     def flush(self, timeout_seconds: float = 60.0) -> None:
         """Waits until the server has the priorities of all train steps that are done.

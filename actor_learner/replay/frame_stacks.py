@@ -93,11 +93,13 @@ class StackWatch:
     Args:
       stack: The field.
       table: Named in errors.
+      stream: Name of the stream whose setting `frame_stack` is; named in errors.
     """
 
-    def __init__(self, stack: FrameStack, table: str) -> None:
+    def __init__(self, stack: FrameStack, table: str, stream: str = "LaneReplay") -> None:
         self._stack = stack
         self._table = table
+        self._stream = stream
         self._turn = 0
         self._previous: np.ndarray | None = None  # [lanes, ...], as given.
         self._expected_types: np.ndarray | None = None
@@ -163,8 +165,9 @@ class StackWatch:
         raise errors.SpecMismatchError(
             f"table '{self._table}', field '{self._stack.path}', lane {lane}: the observation is "
             f"not a stack of the latest {self._stack.size} frames along dimension "
-            f"{self._stack.axis}, newest last: it {reason}. Set LaneReplay.frame_stack to the "
-            "number of frames that the environment stacks, or to None to store observations whole"
+            f"{self._stack.axis}, newest last: it {reason}. Set {self._stream}.frame_stack to "
+            "the number of frames that the environment stacks, or to None to store observations "
+            "whole"
         )
 
 

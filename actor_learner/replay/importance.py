@@ -27,6 +27,23 @@ def importance_weights(probability: tf.Tensor, exponent: tf.Tensor | float) -> t
     return tf.cast(tf.exp(tf.cast(exponent, tf.float64) * below_largest), tf.float32)
 
 
+def unscaled_weights(
+    probability: tf.Tensor, table_size: tf.Tensor, exponent: tf.Tensor | float
+) -> tf.Tensor:
+    """`(1 / (N p)) ** exponent`: 1 for items that are as likely as in a uniform draw.
+
+    Args:
+      probability: `[batch]`, p, all above 0.
+      table_size: `[batch]`, N, the items of the table that each was drawn from.
+      exponent: Scalar.
+
+    Returns:
+      float64 `[batch]`.
+    """
+    relative = tf.cast(probability, tf.float64) * tf.cast(table_size, tf.float64)
+    return tf.pow(relative, -tf.cast(exponent, tf.float64))
+
+
 @dataclasses.dataclass(frozen=True)
 class ImportanceSchedule:
     """An exponent that goes from `start` to `end` over `num_steps` train steps, and stays there.
@@ -57,3 +74,9 @@ class ImportanceSchedule:
         """The exponent at a train step; inside a graph it is computed on each run."""
         progress = tf.minimum(tf.cast(train_step, tf.float64) / float(self.num_steps), 1.0)
         return self.start + (self.end - self.start) * progress
+
+
+def check_offset(stream: str, offset: float) -> None:
+    """Refuses an offset of priorities that would make some of them negative."""
+    if offset < 0:
+        raise errors.ConfigError(f"{stream}.priority_offset must be 0 or more, got {offset}")

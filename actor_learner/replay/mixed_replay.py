@@ -25,9 +25,16 @@ class MixedReplay(offline.PrefilledStream):
     The shares are exact, not random: a batch of 64 with these weights has 32 rows of each. Where
     they do not come out even, the rows that are left go to the largest remainders.
 
+    Streams that sample by priority can be among them, `[@PrioritizedReplay(), @RecordedReplay()]`
+    or `[@SequenceReplay(), @RecordedSequences()]`. Then all rows have importance weights: `(1 / (N
+    p)) ** exponent` for an item drawn with probability p out of N, with the exponent of its stream,
+    and so 1 for rows of uniform streams, all over the largest weight of the batch. With an exponent
+    of 1 the loss is on average that of uniform draws from each stream, in the given shares. New
+    priorities go to the tables that the rows came from.
+
     Args:
-      streams: Streams of the same kind, without importance weights, with tables of different names.
-        One of them at most may be written by actors; it is named first.
+      streams: Streams of the same kind, with tables of different names. One of them at most may be
+        written by actors; it is named first.
       weights: Share of each, in any unit.
     """
 
@@ -47,12 +54,10 @@ class MixedReplay(offline.PrefilledStream):
                 "that are not to be used"
             )
         for stream in self._streams:
-            name = type(stream).__name__
-            if stream.weighted or stream.kind == experience_lib.UNROLLS:
-                why = "has importance weights" if stream.weighted else "hands each unroll on once"
+            if stream.kind == experience_lib.UNROLLS:
                 raise errors.ConfigError(
-                    f"MixedReplay.streams: {name} {why} and cannot be mixed; use @LaneReplay() and "
-                    "@RecordedReplay()"
+                    f"MixedReplay.streams: {type(stream).__name__} hands each unroll on once and "
+                    "cannot be mixed; use streams that replay, such as @LaneReplay()"
                 )
         if len({stream.kind for stream in self._streams}) > 1:
             kinds = ", ".join(f"{type(s).__name__} {s.kind}" for s in self._streams)
@@ -65,10 +70,24 @@ class MixedReplay(offline.PrefilledStream):
             )
         self.kind = self._streams[0].kind
         self.collects = bool(written)
+        self.weighted = any(stream.weighted for stream in self._streams)
 
     @property
     def table_name(self) -> str:
         return self._streams[0].table_name
+
+    def check(self, experience: sample_stream.Experience) -> None:
+        for stream in self._streams:
+            stream.check(experience)
+
+    def prioritized(self, batch_size: int) -> list[sample_stream.PrioritizedRows]:
+        found, start = [], 0
+        for stream, size in zip(self._streams, shares(self._weights, batch_size)):
+            for part in stream.prioritized(size):
+                rows = slice(start + part.rows.start, start + part.rows.stop)
+                found.append(part._replace(rows=rows))
+            start += size
+        return found
 
     def specs(self) -> tuple[ts.TimeStep, Any]:
         return next(s for s in self._streams if isinstance(s, offline.PrefilledStream)).specs()
@@ -86,7 +105,7 @@ class MixedReplay(offline.PrefilledStream):
         if len(set(names)) < len(names):
             raise errors.ConfigError(
                 f"MixedReplay.streams have tables of the same name ({', '.join(names)}): give each "
-                "RecordedReplay a table_name of its own"
+                "RecordedReplay or RecordedSequences a table_name of its own"
             )
         return found
 
@@ -105,22 +124,31 @@ class MixedReplay(offline.PrefilledStream):
         batch_size: int,
         timeout_seconds: float,
     ) -> tf.data.Dataset:
-        parts = [
-            stream.dataset(experience, server_address, size, timeout_seconds)
-            for stream, size in zip(self._streams, shares(self._weights, batch_size))
-        ]
+        """Batches as those of the streams; those of uniform ones too have weights if any has."""
+        parts = []
+        for stream, size in zip(self._streams, shares(self._weights, batch_size)):
+            part = stream.dataset(experience, server_address, size, timeout_seconds)
+            if self.weighted and not stream.weighted:
+                part = part.map(_weigh_alike(size))
+            parts.append(part)
         for stream, part in zip(self._streams[1:], parts[1:]):
             try:
                 tf.nest.assert_same_structure(part.element_spec, parts[0].element_spec)
             except (TypeError, ValueError) as error:
                 raise errors.ConfigError(
                     f"MixedReplay: batches of {type(stream).__name__} and "
-                    f"{type(self._streams[0]).__name__} are built differently; mix @LaneReplay() "
-                    "and @RecordedReplay()"
+                    f"{type(self._streams[0]).__name__} are built differently; mix "
+                    "@LaneReplay() or @PrioritizedReplay() with @RecordedReplay(), and "
+                    "@SequenceReplay() with @RecordedSequences()"
                 ) from error
 
         def join(*batches: Any) -> Any:
-            return tf.nest.map_structure(lambda *leaves: tf.concat(leaves, axis=0), *batches)
+            batch, info = tf.nest.map_structure(lambda *leaves: tf.concat(leaves, axis=0), *batches)
+            if self.weighted:
+                # Each stream has scaled its own: put together, they need a common measure.
+                scaled = info.weight / tf.reduce_max(info.weight)
+                batch = {**batch, "weights": tf.cast(scaled, tf.float32)}
+            return batch, info
 
         return tf.data.Dataset.zip(tuple(parts)).map(join).prefetch(1)
 
@@ -144,6 +172,27 @@ def shares(weights: Sequence[float], total: int) -> list[int]:
             f"{total}: raise Experiment.batch_size, or its weight"
         )
     return counts.tolist()
+
+
+def _weigh_alike(size: int) -> Callable[[Any, Any], Any]:
+    """Makes batches of a uniform stream look like those of a weighted one.
+
+    Args:
+      size: Rows of its batches.
+    """
+
+    def weigh(batch: Any, info: Any) -> Any:
+        zeros = tf.zeros([size], tf.float64)
+        return {"experience": batch, "weights": tf.ones([size])}, experience_lib.SampleInfo(
+            key=tf.zeros([size], tf.uint64),  # Of no item: `prioritized` leaves these rows out.
+            probability=zeros,
+            table_size=tf.zeros([size], tf.int64),
+            priority=zeros,
+            version=getattr(info, "version", tf.fill([size], np.int64(offline.UNKNOWN_VERSION))),
+            weight=tf.ones([size], tf.float64),
+        )
+
+    return weigh
 
 
 def _collects(stream: sample_stream.SampleStream) -> bool:

@@ -76,7 +76,7 @@ class RecordedReplay(PrefilledStream):
       min_episode_return: Uses only episodes with at least this return; None uses all.
       table_name: Name of its table; streams that are mixed need different ones.
       shuffle_items: Items mixed before batches are cut; None chooses.
-      prefetch: Batches kept ready for the learner.
+      prefetch: Pools of `shuffle_items` items kept ready for the learner.
     """
 
     def __init__(

@@ -12,7 +12,6 @@ from actor_learner import experience as experience_lib
 from actor_learner.replay import (
     highest_priority,
     importance,
-    rows,
     sample_stream,
     tables,
     window_observer,
@@ -42,6 +41,8 @@ class PrioritizedReplay(sample_stream.SampleStream):
       importance_end: Exponent from `importance_anneal_steps` on; 1 corrects fully.
       importance_anneal_steps: Train steps in between.
       initial_priority: Priority of new transitions until a higher one is known.
+      priority_offset: Added to the priorities that the learner sends, so that none becomes 0 and
+        its transition is never drawn again.
       rate_limiter: Builds the table's rate limiter, which no other table can have: `@min_size`. By
         default sampling waits for the first item only. An experiment refuses limits of samples per
         insert (`@sample_to_insert_ratio`): `Experiment.updates_per_step` sets that ratio.
@@ -65,6 +66,7 @@ class PrioritizedReplay(sample_stream.SampleStream):
         importance_end: float = 1.0,
         importance_anneal_steps: int = 100_000,
         initial_priority: float = 1.0,
+        priority_offset: float = 1e-3,
         rate_limiter: Callable[[], reverb.rate_limiters.RateLimiter] | None = None,
         max_in_flight_items: int = 32,
         prefetch: int = 1,
@@ -79,6 +81,7 @@ class PrioritizedReplay(sample_stream.SampleStream):
                 f"PrioritizedReplay.initial_priority must be above 0, got {initial_priority}: "
                 "new transitions would never be drawn"
             )
+        importance.check_offset("PrioritizedReplay", priority_offset)
         if isinstance(rate_limiter, reverb.rate_limiters.RateLimiter):
             raise errors.ConfigError(
                 "PrioritizedReplay.rate_limiter is a rate limiter, which can serve one table only, "
@@ -91,13 +94,14 @@ class PrioritizedReplay(sample_stream.SampleStream):
             importance_start, importance_end, importance_anneal_steps
         )
         self._initial_priority = initial_priority
+        self.priority_offset = priority_offset
         self._rate_limiter = rate_limiter
         self._max_in_flight_items = max_in_flight_items
         self._prefetch = prefetch
         self._train_step = train_step
 
     def tables(self, experience: sample_stream.Experience) -> list[reverb.Table]:
-        layout = window_observer.item_layout(experience.data_spec)
+        layout = window_observer.ItemLayout(experience.data_spec)
         return [
             tables.prioritized_table(
                 TABLE,
@@ -138,7 +142,7 @@ class PrioritizedReplay(sample_stream.SampleStream):
         At most two batches are under way besides those prefetched, so that priorities are used soon
         after they are set.
         """
-        layout = window_observer.item_layout(experience.data_spec)
+        layout = window_observer.ItemLayout(experience.data_spec)
         signature = layout.signature(experience.n_step + 1)
         train_step = self._annealing_step()
         items = reverb.TrajectoryDataset(
@@ -152,13 +156,8 @@ class PrioritizedReplay(sample_stream.SampleStream):
         )
 
         def unpack(sample: reverb.ReplaySample) -> Any:
-            version = sample.data[rows.VERSION][:, 0]
-            columns = {
-                name: tf.squeeze(column, axis=2)  # The one lane.
-                for name, column in sample.data.items()
-                if name != rows.VERSION
-            }
-            trajectory = n_step_lib.fold(layout.unpack(columns), experience.gamma)
+            trajectory, version = layout.unpack(sample.data)
+            trajectory = n_step_lib.fold(trajectory, experience.gamma)
             exponent = self._schedule.exponent(0 if train_step is None else train_step)
             weights = importance.importance_weights(sample.info.probability, exponent)
             info = experience_lib.SampleInfo(
@@ -167,6 +166,9 @@ class PrioritizedReplay(sample_stream.SampleStream):
                 table_size=sample.info.table_size,
                 priority=sample.info.priority,
                 version=version,
+                weight=importance.unscaled_weights(
+                    sample.info.probability, sample.info.table_size, exponent
+                ),
             )
             return {"experience": trajectory, "weights": weights}, info
 

@@ -44,6 +44,8 @@ class RecordedSequences(offline.PrefilledStream):
       path: Directory of a recording, or of a run with one; or several.
       sequences: Says how long sequences are and how they are sampled; its capacity must hold all of
         the recording. None is `SequenceReplay()`, as configured.
+      table_name: Name of its table, unless `sequences` is given, which has its own; streams that
+        are mixed need different ones.
     """
 
     kind = experience_lib.SEQUENCES
@@ -54,16 +56,24 @@ class RecordedSequences(offline.PrefilledStream):
         path: str | Sequence[str],
         *,
         sequences: sequence_replay.SequenceReplay | None = None,
+        table_name: str = "recorded",
     ) -> None:
         paths = [path] if isinstance(path, str) else list(path)
         if not paths:
             raise errors.ConfigError("RecordedSequences.path is empty; name at least one recording")
         self._directories: list[pathlib.Path] = [recording.find(path) for path in paths]
-        self._sequences = sequences or sequence_replay.SequenceReplay()
+        self._sequences = sequences or sequence_replay.SequenceReplay(table_name=table_name)
 
     @property
     def table_name(self) -> str:
         return self._sequences.table_name
+
+    @property
+    def priority_offset(self) -> float:
+        return self._sequences.priority_offset
+
+    def check(self, experience: sample_stream.Experience) -> None:
+        self._sequences.check(experience)
 
     def specs(self) -> tuple[ts.TimeStep, Any]:
         return recording.read_specs(self._directories[0])

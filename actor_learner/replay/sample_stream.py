@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 import reverb
 import tensorflow as tf
@@ -22,6 +22,7 @@ class Experience:
       n_step: Steps of the return that each transition holds.
       gamma: Discount factor of the return.
       initial_priorities: `Algorithm.initial_priorities`, for streams that sample by priority.
+      burn_in: `Algorithm.burn_in`, for streams of sequences.
     """
 
     data_spec: Any
@@ -29,6 +30,21 @@ class Experience:
     n_step: int
     gamma: float
     initial_priorities: Callable[[experience_lib.Sequence], Any] | None = None
+    burn_in: int = 0
+
+
+class PrioritizedRows(NamedTuple):
+    """Rows of a batch whose items get new priorities after they were learned from.
+
+    Attributes:
+      table_name: The table of these items.
+      rows: Which rows of the batch.
+      offset: Added to their priorities.
+    """
+
+    table_name: str
+    rows: slice
+    offset: float
 
 
 class SampleStream(abc.ABC):
@@ -45,6 +61,8 @@ class SampleStream(abc.ABC):
         one kind only.
       weighted: Batches are `({"experience": ..., "weights": [batch]}, SampleInfo)`, keyword
         arguments of `agent.train`, instead of `(experience, info)`.
+      priority_offset: Added to all priorities, those of new items and those that the learner sends,
+        so that no item's becomes 0 and it is never drawn again.
       repeatable: With the same items written, the same batches come out, given the same seed.
       keeps_items: The learner takes every item out of the table once and draws batches from what it
         has kept, so that the table may run empty.
@@ -53,12 +71,21 @@ class SampleStream(abc.ABC):
 
     kind: str = experience_lib.TRANSITIONS
     weighted: bool = False
+    priority_offset: float = 1e-3
     repeatable: bool = False
     keeps_items: bool = False
 
     @property
     @abc.abstractmethod
     def table_name(self) -> str: ...
+
+    def check(self, experience: Experience) -> None:
+        """Refuses experience that the stream would lose part of; called when a run is planned.
+
+        Raises:
+          errors.ConfigError: Naming the settings that do not go together.
+        """
+        del experience
 
     @abc.abstractmethod
     def tables(self, experience: Experience) -> list[reverb.Table]:
@@ -86,6 +113,12 @@ class SampleStream(abc.ABC):
     @abc.abstractmethod
     def num_transitions(self, experience: Experience, num_items: int) -> int:
         """How many transitions `num_items` items of the stream's table hold."""
+
+    def prioritized(self, batch_size: int) -> list[PrioritizedRows]:
+        """Which rows of every batch are items whose priorities the learner updates."""
+        if not self.weighted:
+            return []
+        return [PrioritizedRows(self.table_name, slice(0, batch_size), self.priority_offset)]
 
     def first_steps(self, experience: Experience) -> int:
         """Environment steps before which nothing can be learned, though the table has items."""

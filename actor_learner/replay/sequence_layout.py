@@ -3,6 +3,9 @@
 A lane's steps are gathered into blocks of `period` rows. A finished block is one cell: the rows as
 bytes, the state of the policy before its first row, and the version of the policy. An item refers
 to the last `sequence_length / period` cells of a lane, so that overlapping sequences share them.
+
+Of stacked frames a row keeps the newest only, and a block the older ones that its first row had: a
+sequence lies within one episode, so that every other stack follows from these.
 """
 
 from __future__ import annotations
@@ -16,10 +19,11 @@ from tf_agents.trajectories import time_step as ts
 
 from actor_learner import errors
 from actor_learner import experience as experience_lib
-from actor_learner.replay import rows, signatures
+from actor_learner.replay import frame_stacks, rows, signatures
 
 _START = "start/"  # Prefix of the columns that belong to a block, not to its rows.
 _OBSERVATION = "observation"
+_OLDER = "older_frames"
 
 
 class SequenceLayout:
@@ -31,20 +35,41 @@ class SequenceLayout:
       num_lanes: Lanes of the actor that writes.
       sequence_length: Rows of a sequence.
       period: Rows of a block, and so the distance of two sequences.
+      frame_stack: Frames per observation, if it is made of the latest frames; None stores
+        observations as they are.
+
+    Attributes:
+      observed: The layout of steps as observers get them, without the state.
+      stacks: Fields of which a row keeps only the newest frame, by path.
 
     Raises:
-      errors.ConfigError: If `sequence_length` is not a multiple of `period`.
+      errors.ConfigError: If `sequence_length` is not a multiple of `period`, or no observation
+        holds so many frames.
     """
 
-    def __init__(self, data_spec: Any, num_lanes: int, sequence_length: int, period: int) -> None:
+    def __init__(
+        self,
+        data_spec: Any,
+        num_lanes: int,
+        sequence_length: int,
+        period: int,
+        frame_stack: int | None = None,
+    ) -> None:
         check_lengths(sequence_length, period)
         self.num_lanes = num_lanes
         self.sequence_length = sequence_length
         self.period = period
         self.cells_per_item = sequence_length // period
         row_spec, state_spec = split_state(data_spec)
+        self.observed = rows.RowLayout(row_spec, num_lanes)
+        self.stacks = frame_stacks.find(self.observed.fields, frame_stack)
+        row_spec, older_spec = self._specs_of_frames(row_spec)
         self.rows = rows.RowLayout(row_spec, num_lanes)
-        start_spec = {"state": state_spec, "version": tf.TensorSpec([], tf.int64)}
+        start_spec = {
+            "state": state_spec,
+            "version": tf.TensorSpec([], tf.int64),
+            _OLDER: older_spec,
+        }
         self.start = rows.RowLayout(start_spec, num_lanes)
         self._row_spec = row_spec
         self.row_columns = tuple(name for name in self.rows.columns if name != rows.VERSION)
@@ -68,6 +93,29 @@ class SequenceLayout:
             shape = [cells, *spec.shape[2:]]
             signature[_START + name] = tf.TensorSpec(shape, spec.dtype, _START + spec.name)
         return {name: signature[name] for name in self.columns}
+
+    def split_frames(self, step: Any) -> tuple[Any, dict[str, np.ndarray]]:
+        """Takes the older frames out of a step's stacks; views, nothing is copied.
+
+        Args:
+          step: One step of all lanes, without the state.
+
+        Returns:
+          `(step with the newest frames only, older frames [lanes, frames, ...] by path)`.
+        """
+        if not self.stacks:
+            return step, {}
+        leaves, older = tree.flatten(step), {}
+        for index, field in enumerate(self.observed.fields):
+            if field.path in self.stacks:
+                frames = self.stacks[field.path].oldest_first(leaves[index])
+                leaves[index], older[field.path] = frames[:, -1], frames[:, :-1]
+        return tree.unflatten_as(step, leaves), older
+
+    def start_of(self, state: Any, version: int, older: dict[str, np.ndarray]) -> dict[str, Any]:
+        """What a block keeps of its first row besides the row itself, leaves `[lanes, ...]`."""
+        versions = np.full(self.num_lanes, version, np.int64)
+        return {"state": state, "version": versions, _OLDER: older}
 
     def kept_rows(self, column: str) -> int:
         """How many of a lane's latest rows an observer keeps in NumPy.
@@ -151,7 +199,40 @@ class SequenceLayout:
         ended = tf.cast(tf.equal(trajectory.step_type, ts.StepType.LAST), tf.int32)
         earlier = tf.cumsum(ended, axis=1, exclusive=True)
         mask = tf.cast(tf.equal(earlier, 0), tf.float32)
+        if self.stacks:
+            trajectory = self._stack_frames(trajectory, start[_OLDER], mask)
         return experience_lib.Sequence(trajectory, start["state"], mask), start["version"]
+
+    def _specs_of_frames(self, row_spec: Any) -> tuple[Any, dict[str, tf.TensorSpec]]:
+        """Specs of rows that keep the newest frames, and of the older frames of one row."""
+        leaves, older = tree.flatten(row_spec), {}
+        for index, field in enumerate(self.observed.fields):
+            if field.path in self.stacks:
+                stack = self.stacks[field.path]
+                leaves[index] = tf.TensorSpec(stack.frame_shape, field.dtype)
+                older[field.path] = tf.TensorSpec([stack.size - 1, *stack.frame_shape], field.dtype)
+        return tree.unflatten_as(row_spec, leaves), older
+
+    def _stack_frames(self, trajectory: Any, older: dict[str, tf.Tensor], mask: tf.Tensor) -> Any:
+        """Puts the stacks together again; rows that fill up a sequence are zero, as without.
+
+        Args:
+          trajectory: With the newest frames, `[batch, L, ...]`.
+          older: Those before row 0, `[batch, frames, ...]`, by path.
+          mask: `[batch, L]`.
+        """
+        leaves = tree.flatten(trajectory)
+        length = self.sequence_length
+        for index, field in enumerate(self.observed.fields):
+            if field.path not in self.stacks:
+                continue
+            stack = self.stacks[field.path]
+            frames = tf.concat([older[field.path], leaves[index]], axis=1)
+            parts = [frames[:, k : k + length] for k in range(stack.size)]
+            stacked = tf.stack(parts, axis=2 + stack.axis)  # [batch, L, *stack.shape]
+            real = tf.reshape(mask > 0, [-1, length, *[1] * len(stack.shape)])
+            leaves[index] = tf.where(real, stacked, tf.zeros([], stacked.dtype))
+        return tree.unflatten_as(trajectory, leaves)
 
 
 def split_state(step: Any) -> tuple[Any, Any]:

@@ -14,7 +14,7 @@ from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner import configurable, errors, reverb_calls
 from actor_learner import experience as experience_lib
-from actor_learner.replay import lane_writer, sequence_layout, signatures
+from actor_learner.replay import frame_stacks, lane_writer, sequence_layout, signatures
 
 _FIRST, _LAST = int(ts.StepType.FIRST), int(ts.StepType.LAST)
 # How long to look for a server before deciding, on closing, that it is gone for good.
@@ -44,8 +44,10 @@ class SequenceObserver:
       period: Rows between the beginnings of two items.
       initial_priorities: Computes the priorities `[n]` of new items from sequences `[n,
         sequence_length, ...]` of NumPy arrays, without observations and states. None: they are 1.
-      priority_offset: Added to them, as `PriorityUpdater` adds it to those of the learner, so that
-        no item has the priority 0 and is never drawn.
+      priority_offset: Added to them, so that no item has the priority 0 and is never drawn; must be
+        what `PriorityUpdater` adds to those of the learner. In gin `SequenceReplay.priority_offset`
+        is both.
+      frame_stack: Frames per observation, if each is to be stored once.
       max_in_flight_items: Items of one lane that may be unconfirmed before a call waits.
       flush_seconds: Items are pushed to the server at least this often while steps come in.
       timeout_seconds: How long a call may wait for the server.
@@ -63,6 +65,7 @@ class SequenceObserver:
         *,
         initial_priorities: Callable[[experience_lib.Sequence], np.ndarray] | None = None,
         priority_offset: float = 1e-3,
+        frame_stack: int | None = None,
         max_in_flight_items: int = 10,
         flush_seconds: float = 1.0,
         timeout_seconds: float = 60.0,
@@ -75,7 +78,13 @@ class SequenceObserver:
         self._flush_seconds = flush_seconds
         self._timeout_seconds = timeout_seconds
         self._version = version or (lambda: 0)
-        self._layout = sequence_layout.SequenceLayout(data_spec, num_lanes, sequence_length, period)
+        self._layout = sequence_layout.SequenceLayout(
+            data_spec, num_lanes, sequence_length, period, frame_stack
+        )
+        self._watches = {
+            path: frame_stacks.StackWatch(stack, table_name, "SequenceReplay")
+            for path, stack in self._layout.stacks.items()
+        }
         self._check_table()
         self._lanes = np.arange(num_lanes)
         self._position = np.zeros(num_lanes, np.int64)  # Row of the block that comes next.
@@ -113,8 +122,12 @@ class SequenceObserver:
             trajectory = tree.map_structure(lambda leaf: np.asarray(leaf)[None], trajectory)
         step, state = sequence_layout.split_state(trajectory)
         if not self._checked:
-            self._layout.rows.check(step, self._table_name)
-            self._layout.start.check(self._start_of(state), self._table_name)
+            self._layout.observed.check(step, self._table_name)
+        self._watch_stacks(step)
+        step, older = self._layout.split_frames(step)
+        if not self._checked:
+            start = self._layout.start_of(state, self._version(), older)
+            self._layout.start.check(start, self._table_name)
             self._checked = True
         interrupted = (step.step_type == _FIRST) & (self._position + self._num_blocks > 0)
         if interrupted.any():
@@ -126,7 +139,7 @@ class SequenceObserver:
             buffer[self._lanes, offset + self._position] = packed[name]
         starting = self._position == 0
         if starting.any():
-            self._remember_starts(state, starting)
+            self._remember_starts(state, older, starting)
         self._position += 1
         last = step.step_type == _LAST
         finished = last | (self._position == period)
@@ -149,6 +162,8 @@ class SequenceObserver:
         """Confirms what was written and begins anew; steps of unfinished blocks are dropped."""
         self._position[:] = 0
         self._num_blocks[:] = 0
+        for watch in self._watches.values():
+            watch.reset()
         for writer in self._writers:
             writer.end_episode()
 
@@ -168,15 +183,23 @@ class SequenceObserver:
             for writer in unsent:
                 writer.abandon()
 
-    def _start_of(self, state: Any) -> dict[str, Any]:
-        version = np.full(self._layout.num_lanes, self._version(), np.int64)
-        return {"state": state, "version": version}
+    def _watch_stacks(self, step: trajectory_lib.Trajectory) -> None:
+        """Refuses observations that are no stacks of the latest frames."""
+        if self._watches:
+            leaves = tree.flatten(step)
+            for field, leaf in zip(self._layout.observed.fields, leaves):
+                if field.path in self._watches:
+                    watch = self._watches[field.path]
+                    watch.paddings(leaf, step.step_type, step.next_step_type)
 
-    def _remember_starts(self, state: Any, starting: np.ndarray) -> None:
-        packed = self._layout.start.row(self._start_of(state), 0)
+    def _remember_starts(
+        self, state: Any, older: dict[str, np.ndarray], starting: np.ndarray
+    ) -> None:
+        packed = self._layout.start.row(self._layout.start_of(state, self._version(), older), 0)
         for name in self._layout.start_columns:
             if name not in self._starts:
-                self._starts[name] = np.zeros_like(packed[name])
+                # Not like the packed one, which may be a view with the strides of a stack.
+                self._starts[name] = np.zeros(packed[name].shape, packed[name].dtype)
             self._starts[name][starting] = packed[name][starting]
 
     def _finish_blocks(self, lanes: np.ndarray, last: np.ndarray) -> None:
@@ -191,6 +214,15 @@ class SequenceObserver:
                 self._shift(lane)
                 self._fill_up(lane, 0)
                 self._append_cell(lane)
+        if cells_per_item == 1 and (self._num_blocks[lanes] > 1).any():
+            logging.log_first_n(
+                logging.WARNING,
+                "An episode is longer than a sequence, and sequences do not overlap: the last step "
+                "of each is never learned from. Make SequenceReplay.period (%d) smaller than "
+                "sequence_length. Said once.",
+                1,
+                self._layout.period,
+            )
         complete = lanes[self._num_blocks[lanes] >= cells_per_item]
         if complete.size:
             for lane, priority in zip(complete, self._priorities(complete)):

@@ -17,9 +17,48 @@ from actor_learner.replay import lane_observer, rows
 LAST = int(ts.StepType.LAST)
 
 
-def item_layout(data_spec: Any) -> rows.RowLayout:
-    """The layout of the items' rows, which hold one lane."""
-    return rows.RowLayout(data_spec, num_lanes=1)
+STEP = "step"
+"""Where the step stands in an item's rows, beside `rows.VERSION`."""
+
+_CHUNK_ROWS = 8
+"""Rows of small fields that Reverb keeps together in a chunk, to each of which it adds about 500
+bytes. An item is sent when the chunk of its last row is full, or at a flush."""
+
+
+class ItemLayout:
+    """The columns of an item, `[window, 1, ...]` each: rows of one lane.
+
+    The version is part of the record: a column of its own costs 400 bytes of every item.
+
+    Args:
+      data_spec: Spec of one step of one lane.
+      num_lanes: Lanes of the steps that are packed.
+    """
+
+    def __init__(self, data_spec: Any, num_lanes: int = 1) -> None:
+        spec = {STEP: data_spec, rows.VERSION: tf.TensorSpec([], tf.int64)}
+        self._lanes = rows.RowLayout(spec, num_lanes)
+        self._item = rows.RowLayout(spec, 1)
+
+    def signature(self, window: int) -> dict[str, tf.TensorSpec]:
+        """Signature of a table whose items are `window` consecutive rows."""
+        signature = self._item.signature(window)
+        del signature[rows.VERSION]
+        return signature
+
+    def row(self, trajectory: Any, version: int) -> dict[str, np.ndarray]:
+        """Packs one step of all lanes into columns `[lanes, ...]`."""
+        versions = np.full(self._lanes.num_lanes, version, np.int64)
+        columns = self._lanes.row({STEP: trajectory, rows.VERSION: versions}, 0)
+        del columns[rows.VERSION]
+        return columns
+
+    def unpack(self, columns: dict[str, tf.Tensor]) -> tuple[Any, tf.Tensor]:
+        """Sampled columns `[batch, window, 1, ...]` as `(trajectory, version [batch])`."""
+        step = self._item.unpack(
+            {name: tf.squeeze(column, axis=2) for name, column in columns.items()}
+        )
+        return step[STEP], step[rows.VERSION][:, 0]
 
 
 class WindowObserver(lane_observer.LaneObserver):
@@ -35,7 +74,7 @@ class WindowObserver(lane_observer.LaneObserver):
     Args:
       client: Client of the replay server.
       table_name: Table that gets the items; its signature must be
-        `item_layout(data_spec).signature(window)`.
+        `ItemLayout(data_spec).signature(window)`.
       data_spec: Spec of one step of one lane, usually `agent.collect_data_spec`.
       num_lanes: Lanes per step.
       window: Rows per item: n + 1 for n-step transitions.
@@ -63,7 +102,7 @@ class WindowObserver(lane_observer.LaneObserver):
         if window < 2:
             raise ValueError(f"a window needs at least 2 rows, got {window}")
         self._priority = priority
-        self._item_layout = item_layout(data_spec)
+        self._item_layout = ItemLayout(data_spec, num_lanes)
         # (step_type, next_step_type) of the rows that the next window may hold.
         self._types: collections.deque[tuple[np.ndarray, np.ndarray]] = collections.deque(
             maxlen=window
@@ -95,21 +134,25 @@ class WindowObserver(lane_observer.LaneObserver):
     def _open_writer(self) -> reverb.TrajectoryWriter:
         self._history = None
         # Validation fetches the table's signature, which would wait for ever.
-        return reverb_calls.call_with_deadline(
+        writer = reverb_calls.call_with_deadline(
             lambda: self._client.trajectory_writer(self._window, validate_items=True),
             self._timeout_seconds,
             lambda: reverb_calls.no_answer(self._client.server_address, self._timeout_seconds),
         )
+        for lane in range(self._layout.num_lanes):
+            writer.configure(
+                (rows.RECORD, lane),
+                num_keep_alive_refs=max(self._window, _CHUNK_ROWS),
+                max_chunk_length=_CHUNK_ROWS,
+            )
+        return writer
 
     def _append(self, trajectory: trajectory_lib.Trajectory) -> int:
-        row = self._layout.row(trajectory, self._version())
-        version = row.pop(rows.VERSION)
+        row = self._item_layout.row(trajectory, self._version())
         lanes = range(self._layout.num_lanes)
-        columns = {
-            name: [column[lane : lane + 1] for lane in lanes] for name, column in row.items()
-        }
-        columns[rows.VERSION] = version
-        self._writer.append(columns)
+        self._writer.append(
+            {name: [column[lane : lane + 1] for lane in lanes] for name, column in row.items()}
+        )
         if self._history is None:
             # Filled and emptied in place, so it can be kept; asking for it rebuilds a nest.
             self._history = self._writer.history
@@ -120,9 +163,6 @@ class WindowObserver(lane_observer.LaneObserver):
         starts = np.flatnonzero((first_type != LAST) & (first_next == second_type))
         priority = self._priority() if len(starts) else 0.0
         for lane in starts.tolist():
-            item = {
-                name: (column if name == rows.VERSION else column[lane])[-self._window :]
-                for name, column in self._history.items()
-            }
+            item = {name: column[lane][-self._window :] for name, column in self._history.items()}
             self._writer.create_item(self._table_name, priority, item)
         return len(starts)

@@ -139,6 +139,19 @@ def test_the_loss_is_the_weighted_error_of_the_double_q_target():
     np.testing.assert_allclose(found.extra.priorities, priorities, rtol=1e-4, atol=1e-5)
 
 
+def test_the_slope_of_the_rescaling_is_a_setting():
+    agent, same = make_agent(n_step=1, rescaling_epsilon=0.3), make_agent(n_step=1)
+    sequence = tf.nest.map_structure(lambda leaf: leaf.numpy(), sequences_for(agent, first=(0,)))
+    ends = np.full_like(sequence.trajectory.discount, 0.0)  # Targets are h(reward).
+    info = dict.fromkeys((r2d2_policy.Q_TAKEN, r2d2_policy.Q_BEST), np.zeros_like(ends))
+    reward = np.full_like(ends, 99.0)
+    sequence = sequence._replace(
+        trajectory=sequence.trajectory._replace(discount=ends, reward=reward, policy_info=info)
+    )
+    np.testing.assert_allclose(agent.initial_priorities(sequence), 9.0 + 0.3 * 99, rtol=1e-5)
+    np.testing.assert_allclose(same.initial_priorities(sequence), 9.0 + 0.001 * 99, rtol=1e-5)
+
+
 def test_no_gradient_flows_through_burn_in():
     agent, plain = make_agent(burn_in=3), make_agent(burn_in=0)
     copy_weights(agent, plain)
@@ -214,13 +227,35 @@ def test_every_lane_explores_as_often_as_its_epsilon_says():
         np.zeros(lanes, np.int32), np.zeros(lanes, np.float32), np.ones(lanes, np.float32),
         np.ones((lanes, 3), np.float32),
     )  # fmt: skip
+    # By the actions: a network with nothing but dead units gives all of them the same value.
+    values, _ = agent._q_network(step.observation, step_type=step.step_type)
+    best = values.numpy()[0].argmax() + 2
     not_best = np.zeros(lanes)
     for _ in range(steps):
-        info = stream.act(step).policy_info
-        not_best += info[r2d2_policy.Q_TAKEN] != info[r2d2_policy.Q_BEST]
+        not_best += stream.act(step).action != best
     expected = epsilons * 3 / 4  # One in four random actions is the best one.
     deviation = np.sqrt(expected * (1 - expected) / steps)
     assert (np.abs(not_best / steps - expected) <= 4 * deviation + 1e-9).all()
+
+
+def test_the_two_draws_of_an_action_have_seeds_of_their_own(monkeypatch):
+    seeds = []
+    uniform = tf.random.uniform
+
+    def spy(*args, seed=None, **options):
+        seeds.append(seed)
+        return uniform(*args, seed=seed, **options)
+
+    policy = make_agent().collect_policy
+    step = ts.restart(tf.ones([2, 3]), batch_size=2)
+    monkeypatch.setattr(tf.random, "uniform", spy)
+    policy.action(step, policy.get_initial_state(2), seed=7)
+    policy.action(step, policy.get_initial_state(2), seed=7)
+    first, second, *again = seeds
+    assert None not in (first, second) and first != second and again == [first, second]
+    seeds.clear()
+    policy.action(step, policy.get_initial_state(2))
+    assert seeds == [None, None]
 
 
 def test_the_info_holds_the_state_before_the_step_and_the_values_it_gave():

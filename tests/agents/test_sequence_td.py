@@ -132,7 +132,12 @@ def test_a_truncated_episode_takes_the_value_of_its_final_observation_and_a_term
 
 @pytest.mark.parametrize(
     "settings, match",
-    [({"n_step": 0}, "n_step"), ({"burn_in": -1}, "burn_in"), ({"max_share": 1.5}, "max_share")],
+    [
+        ({"n_step": 0}, "n_step"),
+        ({"burn_in": -1}, "burn_in"),
+        ({"max_share": 1.5}, "max_share"),
+        ({"rescaling_epsilon": -0.1}, "rescaling_epsilon"),
+    ],
 )
 def test_values_that_cannot_work_are_configuration_errors(settings, match):
     with pytest.raises(errors.ConfigError, match=match):

@@ -3,9 +3,12 @@
 import gin
 import numpy as np
 import pytest
+import reverb
+from tf_agents.policies import random_py_policy
 
 from actor_learner import config, experiment, run_directory
-from actor_learner.jobs import one_process
+from actor_learner.environments import gymnasium as gymnasium_environment
+from actor_learner.jobs import demonstration, one_process
 
 SHARED = (
     "Experiment.evaluation_interval = 0",
@@ -138,11 +141,43 @@ def test_leaves_with_unrolls_train_once_on_every_step(train, leaf, episodes, bin
     assert rows[-1]["episodes"] - 4 <= boundaries <= rows[-1]["episodes"]
 
 
-def test_the_memory_task_is_learned_from_sequences(train):
+def test_cql_trains_on_a_recording_and_is_rated_in_the_environment(train, tmp_path):
+    env = gymnasium_environment.GymnasiumEnvironment("Pendulum-v1", 2, vectorization="sync", seed=0)
+    policy = random_py_policy.RandomPyPolicy(env.time_step_spec(), env.action_spec(), seed=0)
+    demonstration.record_episodes(env, policy, tmp_path / "recorded", episodes=2)
+    env.close()
+    training, rows = train(
+        "cql_pendulum",
+        (
+            f"RecordedReplay.path = '{tmp_path / 'recorded'}'",
+            "Experiment.train_steps = 5",
+            "Experiment.batch_size = 16",
+            "Experiment.evaluation_episodes = 1",
+        ),
+    )
+    check_rows(training, rows, evaluation_episodes=1)
+    assert (training.train_step, training.environment_step) == (5, 0)
+
+
+def test_the_memory_task_is_learned_from_sequences(train, monkeypatch):
+    sent = []
+    mutate = reverb.Client.mutate_priorities
+
+    def spy(client, table, updates):
+        sent.extend(updates.values())
+        mutate(client, table, updates)
+
+    monkeypatch.setattr(reverb.Client, "mutate_priorities", spy)
     training, rows = train(
         "r2d2_memory",
-        (*SEQUENCES, "Experiment.batch_size = 4", "Experiment.evaluation_episodes = 8"),
+        (
+            *SEQUENCES,
+            "Experiment.batch_size = 4",
+            "Experiment.evaluation_episodes = 8",
+            "SequenceReplay.priority_offset = 50.0",  # No TD error of this task comes near.
+        ),
     )
+    assert sent and min(sent) >= 50.0
     rated = check_rows(training, rows, evaluation_episodes=8)
     assert rated["eval_return"] * 8 in range(9)
     assert training.train_step == int((training.environment_step - 150) * 0.02)

@@ -398,9 +398,10 @@ def test_what_recorded_experience_cannot_do_is_refused(tmp_path):
 
 def test_every_batch_mixes_recorded_and_new_experience(tmp_path):
     train(tmp_path / "expert", record=True)
-    replay = mixed_replay.MixedReplay(
-        [lane_replay.LaneReplay(1_000), offline.RecordedReplay(str(tmp_path / "expert" / "run"))],
-        weights=[0.5, 0.5],
-    )
-    status, environment_steps, _ = train(tmp_path, replay=replay)
-    assert status == one_process.COMPLETED and environment_steps >= 600
+    recorded = str(tmp_path / "expert" / "run")
+    for stream in (lane_replay.LaneReplay, prioritized_replay.PrioritizedReplay):
+        replay = mixed_replay.MixedReplay(
+            [stream(1_000), offline.RecordedReplay(recorded)], weights=[0.5, 0.5]
+        )
+        status, environment_steps, _ = train(tmp_path / stream.__name__, replay=replay)
+        assert status == one_process.COMPLETED and environment_steps >= 600

@@ -5,8 +5,10 @@ import collections
 import numpy as np
 import pytest
 import tensorflow as tf
+from tf_agents.agents import tf_agent
 
 from actor_learner import errors
+from actor_learner.learning import priority_updater
 from actor_learner.replay import (
     lane_replay,
     mixed_replay,
@@ -16,6 +18,7 @@ from actor_learner.replay import (
     recording,
     sample_stream,
     server,
+    unroll_queue,
 )
 from tests.replay import streams, test_prioritized_replay, test_recording
 
@@ -217,6 +220,74 @@ def test_a_mixture_has_exactly_its_shares_in_every_batch(tmp_path, serve):
     observer.close()
 
 
+def priorities_of(client, table):
+    """Priority of each key; so many draws that none of the few items can be missed."""
+    samples = client.sample(table, 3_000, emit_timesteps=False)
+    return {int(sample.info.key): float(sample.info.priority) for sample in samples}
+
+
+@pytest.fixture
+def half_prioritized(tmp_path, serve):
+    """New transitions with priorities of 1 to 4, and recorded ones, three to one in a batch."""
+    test_recording.record(tmp_path, LANES[:1])
+    online = test_prioritized_replay.make_replay(priority_exponent=2.0, priority_offset=0.25)
+    replay = mixed_replay.MixedReplay([online, offline.RecordedReplay(str(tmp_path))], [3, 1])
+    served = serve(replay, lanes=2)
+    observer = replay.observer(served.experience, served.client, version=lambda: 5)
+    for row in streams.batched(LANES[1:]):
+        observer(row)
+    observer.close()
+    keys = sorted(priorities_of(served.client, online.table_name))
+    assert len(keys) == len(one_step_transitions(LANES[1:]))
+    priorities = {key: 1.0 + index % 4 for index, key in enumerate(keys)}
+    served.client.mutate_priorities(online.table_name, priorities)
+    return served, priorities
+
+
+def test_a_mixture_with_priorities_weighs_rows_by_how_much_likelier_they_were_than_uniform(
+    half_prioritized,
+):
+    served, priorities = half_prioritized
+    assert served.replay.weighted
+    total = sum(priority**2.0 for priority in priorities.values())
+    for batch, info in served.batches(batch_size=12, count=30):
+        lane = batch["experience"].observation["count"][:, 0] // 1000
+        assert (lane[:9] != 1).all() and (lane[9:] == 1).all()
+        np.testing.assert_array_equal(info.version, [5] * 9 + [-1] * 3)
+        drawn = np.array([priorities[key] for key in info.key[:9].tolist()])
+        likelier = len(priorities) * drawn**2.0 / total
+        expected = np.concatenate([likelier**-0.5, np.ones(3)])
+        np.testing.assert_allclose(batch["weights"], expected / expected.max(), rtol=1e-5)
+        assert batch["weights"].dtype == np.float32
+
+
+def test_a_mixture_updates_the_priorities_of_the_prioritized_table_and_nothing_else(
+    half_prioritized,
+):
+    served, before = half_prioritized
+    (part,) = served.replay.prioritized(12)
+    assert part == (prioritized_replay.TABLE, slice(0, 9), 0.25)
+    recorded_before = priorities_of(served.client, "recorded")
+    updater = priority_updater.PriorityUpdater(
+        served.server.address,
+        part.table_name,
+        lambda loss_info: loss_info.extra,
+        rows=part.rows,
+        offset=part.offset,
+    )
+    (element,) = served.batches(batch_size=12, count=1)
+    tensors = tf.nest.map_structure(tf.constant, element)
+    updater.after_train(tensors, tf_agent.LossInfo(0.0, tf.range(100.0, 112.0)))
+    updater.flush(20.0)
+    updater.close()
+    sent = {key: 100.25 + row for row, key in enumerate(element[1].key[:9].tolist())}
+    after = priorities_of(served.client, part.table_name)
+    # What is left of the old ones is now too unlikely to be drawn for certain.
+    assert sent.items() <= after.items() <= {**before, **sent}.items()
+    assert updater.updates == len(sent)
+    assert priorities_of(served.client, "recorded") == recorded_before
+
+
 def test_recordings_are_mixed_without_any_actor(tmp_path, serve):
     for number, lane in enumerate(LANES):
         test_recording.record(tmp_path / str(number), [lane])
@@ -266,7 +337,7 @@ def test_mixtures_that_cannot_work_are_configuration_errors(tmp_path):
         ([lanes, recorded], [1], "a weight for each"),
         ([lanes, recorded], [1, 0], "above 0"),
         ([recorded, lanes], [1, 1], "in the first place"),
-        ([prioritized_replay.PrioritizedReplay(), recorded], [1, 1], "importance weights"),
+        ([unroll_queue.UnrollQueue(), recorded], [1, 1], "hands each unroll on once"),
     ):
         with pytest.raises(errors.ConfigError, match=match):
             mixed(streams_, weights)

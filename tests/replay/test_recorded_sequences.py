@@ -1,8 +1,11 @@
 """Recorded experience as sequences: as an actor would have written them, for agents with memory."""
 
+import collections
+
 import gin
 import numpy as np
 import pytest
+import reverb
 import tensorflow as tf
 from tf_agents.trajectories import time_step as ts
 
@@ -12,6 +15,7 @@ from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.environments import memory
 from actor_learner.jobs import one_process
 from actor_learner.replay import (
+    mixed_replay,
     recorded_sequences,
     recording,
     rows,
@@ -132,6 +136,46 @@ def test_r2d2_trains_on_what_it_recorded_without_an_environment(recorded, tmp_pa
         assert training.run() == one_process.COMPLETED
         assert (training.train_step, training.environment_step) == (20, 0)
     assert np.isfinite(found[-1]["loss"]) and found[-1]["loss"] > 0
+
+
+def test_r2d2_mixes_recorded_and_new_sequences_and_gives_both_priorities(
+    recorded, tmp_path, monkeypatch
+):
+    sent = collections.defaultdict(set)
+    mutate = reverb.Client.mutate_priorities
+
+    def spy(client, table, updates):
+        sent[table].update(updates)
+        mutate(client, table, updates)
+
+    monkeypatch.setattr(reverb.Client, "mutate_priorities", spy)
+    old = recorded_sequences.RecordedSequences(
+        recorded, sequences=replay(table_name="recorded", priority_offset=0.5)
+    )
+    mixture = mixed_replay.MixedReplay([replay(), old], [1, 3])
+    assert mixture.prioritized(8) == [
+        ("experience", slice(0, 2), 1e-3),
+        ("recorded", slice(2, 8), 0.5),
+    ]
+    run = experiment.Experiment(
+        environment=corridor,
+        agent=small_r2d2,
+        replay=mixture,
+        environment_steps=200,
+        learn_from=100,
+        updates_per_step=0.1,
+        batch_size=8,
+        evaluation_interval=0,
+        evaluation_episodes=1,
+    )
+    with one_process.OneProcess(
+        run, run_directory.RunDirectory(tmp_path / "run"), seed=1
+    ) as training:
+        training.run()
+        assert training.train_step >= 10
+    assert set(sent) == {"experience", "recorded"}
+    assert sent["experience"] and sent["recorded"]
+    assert not sent["experience"] & sent["recorded"]
 
 
 def test_a_recording_without_states_is_refused_and_says_what_is_missing(recorded, tmp_path):

@@ -11,6 +11,7 @@ from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner import errors, experience
 from actor_learner.acting import actor
+from actor_learner.agents import sequence_td
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.inference import protocol
 from actor_learner.replay import (
@@ -258,14 +259,15 @@ def test_new_items_get_the_priorities_that_the_algorithm_computes(make_stream):
         echo = sequence.trajectory.policy_info["echo"]  # [n, 6, 2]
         return echo[:, 0, 1] + sequence.mask.sum(axis=1) / 10.0
 
-    replay = sequence_replay.SequenceReplay(100, sequence_length=6, period=3)
+    replay = sequence_replay.SequenceReplay(100, sequence_length=6, period=3, priority_offset=0.25)
+    assert replay.priority_offset == 0.25  # Which the learner adds to its own.
     stream = make_stream(replay, [(10,), (4,)], priorities=priorities)
     stream.collect(22)
     samples = list(stream.server.client().sample(sequence_replay.TABLE, 300, emit_timesteps=False))
     found = {sample.info.key: sample.info.priority for sample in samples}
     # Lane 0, rows 0-10 twice: items at rows 0, 3, 6 (five rows left). Lane 1, rows 0-4: one item.
     expected = [0.6, 6.6, 12.5] * 2 + [0.5] * 4
-    np.testing.assert_allclose(sorted(found.values()), sorted(e + 1e-3 for e in expected))
+    np.testing.assert_allclose(sorted(found.values()), sorted(e + 0.25 for e in expected))
     for sequence in calls:
         assert sequence.trajectory.observation == () and sequence.state == ()
         assert sequence.trajectory.reward.shape == sequence.mask.shape == (len(sequence.mask), 6)
@@ -326,9 +328,150 @@ def test_large_observations_keep_a_column_of_their_own_and_arrive_whole():
         observer.close()
 
 
+class Frames:
+    """Stacks of the last four frames of two lanes, as a wrapper would make them, ends included."""
+
+    def __init__(self, axis, padding, frame_shape):
+        self._axis = axis
+        self._padding = padding
+        self._random = np.random.default_rng(0)
+        self._shape = (2, *frame_shape)
+        self._frames = [np.zeros(self._shape, np.uint8)] * 4  # Oldest first.
+
+    def steps(self, lengths, count):
+        """`count` steps; lane i has episodes of `lengths[i]` steps."""
+        clock = [0, 0]
+        for number in range(count):
+            new = self._random.integers(1, 255, self._shape, np.uint8)
+            frames = [*self._frames[1:], new]
+            for lane in range(2):
+                if clock[lane] == 0:
+                    filler = np.zeros_like(new[lane]) if self._padding == "zero" else new[lane]
+                    for frame in (frames := [np.array(frame) for frame in frames])[:-1]:
+                        frame[lane] = filler
+            self._frames = frames
+            types = [FIRST if c == 0 else LAST if c == n else MID for c, n in zip(clock, lengths)]
+            clock = [0 if c == n else c + 1 for c, n in zip(clock, lengths)]
+            following = [
+                FIRST if c == 0 else LAST if c == n else MID for c, n in zip(clock, lengths)
+            ]
+            yield trajectory_lib.Trajectory(
+                np.array(types, np.int32),
+                {"camera": np.stack(frames, axis=self._axis), "speed": np.full(2, number, "f4")},
+                np.array([number, number]),
+                (),
+                np.array(following, np.int32),
+                np.full(2, number, np.float32),
+                np.ones(2, np.float32),
+            )
+
+
+@pytest.mark.parametrize(
+    "axis, padding, frame_shape", [(1, "repeated", (3, 2)), (-1, "zero", (40, 40))]
+)
+def test_stacks_that_are_stored_frame_by_frame_are_read_as_they_were(axis, padding, frame_shape):
+    stack_shape = (4, *frame_shape) if axis == 1 else (*frame_shape, 4)
+    spec = trajectory_lib.Trajectory(
+        tf.TensorSpec([], tf.int32),
+        {"camera": tf.TensorSpec(stack_shape, tf.uint8), "speed": tf.TensorSpec([], tf.float32)},
+        tf.TensorSpec([], tf.int64), (), tf.TensorSpec([], tf.int32),
+        tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.float32),
+    )  # fmt: skip
+    flow = sample_stream.Experience(spec, 2, 1, 0.9)
+    found = []
+    for frame_stack in (None, 4):
+        replay = sequence_replay.SequenceReplay(
+            100, sequence_length=6, period=2, frame_stack=frame_stack, table=tables.uniform_table
+        )
+        with server.ReplayServer(replay.tables(flow)) as replay_server:
+            observer = replay.observer(flow, replay_server.client())
+            for step in Frames(axis, padding, frame_shape).steps((13, 3), 40):
+                observer(step)
+            observer.close()
+            batches = replay.dataset(flow, replay_server.address, 32, 10.0).take(20)
+            items = {}
+            for batch, info in batches.as_numpy_iterator():
+                for row, key in enumerate(info.key):
+                    leaves = [leaf[row].tobytes() for leaf in tf.nest.flatten(batch["experience"])]
+                    items[key] = tuple(leaves)
+            assert batch["experience"].trajectory.observation["camera"].shape[2:] == stack_shape
+            assert len(items) == replay_server.info().tables[sequence_replay.TABLE].size
+        found.append(sorted(items.values()))
+    assert found[0] == found[1] and len(found[0]) > 20
+
+
+def test_observations_that_are_no_stacks_are_refused_by_a_stream_that_stores_frames():
+    spec = trajectory_lib.Trajectory(
+        tf.TensorSpec([], tf.int32),
+        {"camera": tf.TensorSpec([4, 3, 2], tf.uint8), "speed": tf.TensorSpec([], tf.float32)},
+        tf.TensorSpec([], tf.int64), (), tf.TensorSpec([], tf.int32),
+        tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.float32),
+    )  # fmt: skip
+    flow = sample_stream.Experience(spec, 2, 1, 0.9)
+    replay = sequence_replay.SequenceReplay(100, sequence_length=6, period=2, frame_stack=4)
+    with server.ReplayServer(replay.tables(flow)) as replay_server:
+        observer = replay.observer(flow, replay_server.client())
+        first, second, third = Frames(1, "zero", (3, 2)).steps((9, 9), 3)
+        observer(first)
+        with pytest.raises(errors.SpecMismatchError, match="Set SequenceReplay.frame_stack"):
+            observer(third)
+        observer.close()
+    with pytest.raises(errors.ConfigError, match="frame_stack is 5"):
+        sequence_replay.SequenceReplay(frame_stack=5).tables(flow)
+
+
 def test_lengths_that_blocks_cannot_make_up_are_refused():
     with pytest.raises(errors.ConfigError, match="sequence_length is 80 and period is 30"):
         sequence_replay.SequenceReplay(sequence_length=80, period=30)
+
+
+def learned_steps(length, period, burn_in, episode_length):
+    """Steps of an episode that are learned from in one of its sequences at least."""
+    td = sequence_td.SequenceTd(burn_in=burn_in)
+    types = np.array([FIRST] + [MID] * (episode_length - 1) + [LAST] * (length + 1))
+    found = set()
+    for start in range(0, max(1, episode_length + 1 - length + period), period):
+        rows = types[np.newaxis, start : start + length]
+        mask = (np.arange(start, start + length) <= episode_length).astype(np.float32)
+        found |= {start + row for row in np.flatnonzero(td.learned(np, rows, mask[np.newaxis]))}
+    return found
+
+
+@pytest.mark.parametrize("length, period", [(4, 2), (6, 2), (6, 3), (8, 4), (5, 1)])
+def test_burn_in_is_refused_just_where_steps_would_never_be_learned_from(length, period):
+    replay = sequence_replay.SequenceReplay(10, sequence_length=length, period=period)
+    episode = 3 * length + 1
+    for burn_in in range(length):
+        flow = sample_stream.Experience(None, 1, 1, 0.9, burn_in=burn_in)
+        lost = set(range(episode)) - learned_steps(length, period, burn_in, episode)
+        if lost:
+            with pytest.raises(errors.ConfigError, match=f"burn_in is {burn_in}.*never be learned"):
+                replay.check(flow)
+        else:
+            replay.check(flow)
+
+
+def test_sequences_without_overlap_need_no_burn_in_and_say_when_an_episode_is_too_long(
+    make_stream, monkeypatch
+):
+    replay = uniform(4, 4)
+    replay.check(sample_stream.Experience(None, 1, 1, 0.9, burn_in=0))
+    with pytest.raises(errors.ConfigError, match="set burn_in to 0"):
+        replay.check(sample_stream.Experience(None, 1, 1, 0.9, burn_in=1))
+    said = []  # Not by the log itself, which has said it already if another test made it so.
+    monkeypatch.setattr(
+        sequence_observer.logging, "log_first_n", lambda level, text, n, *_: said.append(text)
+    )
+    make_stream(uniform(4, 4), [(3,)]).collect(12)
+    make_stream(uniform(6, 3), [(9,)]).collect(12)
+    assert not said
+    make_stream(uniform(4, 4), [(4,)]).collect(12)
+    assert "longer than a sequence" in said[0]
+
+
+def test_a_negative_offset_is_refused():
+    with pytest.raises(errors.ConfigError, match="SequenceReplay.priority_offset must be 0"):
+        sequence_replay.SequenceReplay(priority_offset=-1.0)
 
 
 def test_a_table_of_other_sequences_is_refused(make_stream):
