@@ -37,7 +37,7 @@ STREAMS: dict[str, Callable[[], sample_stream.SampleStream]] = {
 
 WAIT, DROP = "wait", "drop"
 
-PUBLISH_SECONDS, PUBLISH_SECONDS_QUEUED = 0.5, 0.1
+PUBLISH_SECONDS, PUBLISH_SECONDS_QUEUED = 0.5, 0.125
 
 BATCH_SIZE = 64
 
@@ -99,7 +99,7 @@ class Experiment:
       checkpoint_seconds: Seconds between two checkpoints at most, whatever their interval in train
         steps (`Learner.checkpoint_interval`); 0 leaves it at that. Looked at between train calls.
       publish_seconds: Separate jobs only: least seconds between two publications of the policy.
-        None: 0.5 for replay; 0.1 for algorithms that use every step once, whose actors should be
+        None: 0.5 for replay; 0.125 for algorithms that use every step once, whose actors should be
         as little behind as they can.
       max_version_lag: Separate jobs only: how many train steps the learner may be ahead of the
         policy that acts; None for no limit. In one process, where it is a turn or two at most, it

@@ -104,7 +104,9 @@ def _pulling(address: str, interval: float, seconds: float, repetitions: int) ->
         _follow(follower, queued, min(1.0, seconds))
         shares = [_share(lambda: _follow(follower, queued, seconds)) for _ in range(repetitions)]
         follower.close()
-    return shares
+    # The steps themselves, which do nothing but sleep, are no part of it.
+    idle = _share(lambda: _sleep(seconds))
+    return [share - idle for share in shares]
 
 
 def _follow(follower, queued: bool, seconds: float) -> None:
@@ -114,6 +116,12 @@ def _follow(follower, queued: bool, seconds: float) -> None:
         follower.apply()
         if queued:
             follower.look()
+        time.sleep(sleeping_environment.STEP_SECONDS)
+
+
+def _sleep(seconds: float) -> None:
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
         time.sleep(sleeping_environment.STEP_SECONDS)
 
 

@@ -146,6 +146,6 @@ def test_dropping_needs_a_limit_and_experience_that_is_used_once(algorithms):
 
 def test_queues_publish_more_often_than_replay_unless_told_otherwise(algorithms):
     kinds = (experience_lib.TRANSITIONS, experience_lib.UNROLLS)
-    assert [make().plan(algorithms[kind], 4).publish_seconds for kind in kinds] == [0.5, 0.1]
+    assert [make().plan(algorithms[kind], 4).publish_seconds for kind in kinds] == [0.5, 0.125]
     told = make(publish_seconds=2.0)
     assert [told.plan(algorithms[kind], 4).publish_seconds for kind in kinds] == [2.0, 2.0]

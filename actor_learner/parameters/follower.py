@@ -15,7 +15,7 @@ from actor_learner.parameters import latest_bytes, publication
 
 # Least time between two looks, for those who wait; and the most that it grows to for others, with
 # the time between two publications: there is no use in looking more often than something comes.
-_LEAST_SECONDS, _UNHURRIED_SECONDS = 0.05, 0.1
+_LEAST_SECONDS, _UNHURRIED_SECONDS = 0.05, 0.125
 
 
 class Follower:
