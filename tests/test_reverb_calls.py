@@ -7,6 +7,7 @@ import pytest
 import reverb
 
 from actor_learner import errors, reverb_calls
+from actor_learner.jobs import main
 
 
 def test_the_result_of_the_call_is_returned():
@@ -27,6 +28,8 @@ def test_a_call_that_does_not_return_raises_the_callers_error():
         reverb_calls.call_with_deadline(
             release.wait, 0.05, lambda: errors.ReplayTimeoutError("too long")
         )
+    # By this name the program of a job knows that there are such calls.
+    assert main.CALL_THREAD in {thread.name for thread in threading.enumerate()}
     release.set()
 
 

@@ -11,10 +11,12 @@ if __name__ == "__main__":
 from __future__ import annotations
 
 import argparse
+import atexit
 import contextlib
 import faulthandler
 import os
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -33,6 +35,9 @@ OK, FAILED, BAD_CONFIGURATION = 0, 1, 2
 
 USER_ERRORS = (errors.ConfigError, errors.MissingExtraError, errors.SpecMismatchError)
 """What trying again does not cure: exit code 2, and no launcher starts the job once more."""
+
+CALL_THREAD = "reverb-call"
+"""Name of the threads of `reverb_calls`, which is not imported for it: TensorFlow comes along."""
 
 _TELL_SECONDS = 10.0
 
@@ -72,7 +77,9 @@ def run_job(
     arguments = parser.parse_args(sys.argv[1:] if argv is None else list(argv))
     try:
         check_flags(arguments)
-        return _run(kind, make_worker, arguments, needs_config)
+        code = _run(kind, make_worker, arguments, needs_config)
+        _end_despite_calls(code)
+        return code
     except USER_ERRORS as error:
         print(f"error: {error}", file=sys.stderr)
         return BAD_CONFIGURATION
@@ -129,6 +136,21 @@ def _run(
             print(f"error: {type(error).__name__}: {error}", file=terminal, flush=True)
             return FAILED
         return life.exit_code
+
+
+def _end_despite_calls(code: int) -> None:
+    """Lets the process end with `code` though calls still wait for a server that is gone.
+
+    Their threads would be woken inside Reverb while the interpreter ends, which aborts the process.
+    """
+
+    def end() -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+    if any(thread.name == CALL_THREAD for thread in threading.enumerate()):
+        atexit.register(end)
 
 
 class _Teller:

@@ -67,6 +67,10 @@ def test_actors_and_learner_find_together_again_and_a_learner_without_a_server_s
 
         # The replay server dies for good.
         replay.kill()
+        watch.wait(lambda: "actor-0 of run mine waits: " in actor.said, "it is missed", [actor])
+        actor.process.send_signal(signal.SIGTERM)
+        # Sooner than a launcher loses its patience, with whatever it had under way.
+        assert actor.process.wait(60) == 143, actor.said
         learner.process.send_signal(signal.SIGTERM)
         assert learner.exit_code() == 143, learner.said
         saved = [path.stem for path in (run_dir.tensorboard / "checkpoints").glob("*.index")]

@@ -109,6 +109,19 @@ def test_an_actor_that_is_none_of_those_counted_is_refused_before_tensorflow_is_
     assert "error: --index=2, but --num_actors=2: indices begin at 0" in refused.stderr
 
 
+def test_calls_that_still_wait_for_a_server_do_not_spoil_the_exit_code():
+    program = (
+        "import threading; from actor_learner.jobs import main;"
+        "wait = threading.Event().wait;"
+        "threading.Thread(target=wait, name=main.CALL_THREAD, daemon=True).start();"
+        "main._end_despite_calls(143); print('the end', end=''); raise SystemExit(134)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=DEADLINE
+    )
+    assert (ended.returncode, ended.stdout) == (143, "the end")
+
+
 def test_flags_and_variables_say_who_a_job_is(tmp_path, monkeypatch):
     run = tmp_path / "my run"
     run.mkdir()
