@@ -20,13 +20,15 @@ import reverb
 import tensorflow as tf
 from tf_agents.replay_buffers import reverb_utils as peer_observers
 
-from actor_learner.replay import lane_replay, sample_stream
+from actor_learner.replay import lane_replay, sample_stream, sequence_replay
 from benchmarks import harness, memory_server, settings, streams
 
 CAPACITY = 100_000_000
 VECTOR, IMAGE, FRAMES = "4 floats", "84x84x4 image", "84x84x4 image, frame_stack = 4"
 PRIORITIZED, PRIORITIZED_IMAGE = f"PrioritizedReplay, {VECTOR}", f"PrioritizedReplay, {IMAGE}"
-SEQUENCES, SEQUENCE_IMAGE = (f"{streams.SEQUENCES.name}, {what}" for what in (VECTOR, IMAGE))
+SEQUENCES, SEQUENCE_IMAGE, SEQUENCE_FRAMES = (
+    f"{streams.SEQUENCES.name}, {what}" for what in (VECTOR, IMAGE, FRAMES)
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +55,15 @@ def _frames(capacity: int) -> sample_stream.SampleStream:
     return lane_replay.LaneReplay(capacity, frame_stack=4)
 
 
+def _sequence_frames(capacity: int) -> sample_stream.SampleStream:
+    return sequence_replay.SequenceReplay(
+        capacity,
+        sequence_length=streams.SEQUENCE_LENGTH,
+        period=streams.PERIOD,
+        frame_stack=4,
+    )
+
+
 _SEQUENCE = {"window": streams.SEQUENCES.window, "stride": streams.SEQUENCES.stride}
 CASES = {
     VECTOR: Case(lane_replay.LaneReplay),
@@ -62,6 +73,7 @@ CASES = {
     PRIORITIZED_IMAGE: Case(streams.PRIORITIZED.build, image=True),
     SEQUENCES: Case(streams.SEQUENCES.build, **_SEQUENCE),
     SEQUENCE_IMAGE: Case(streams.SEQUENCES.build, image=True, **_SEQUENCE),
+    SEQUENCE_FRAMES: Case(_sequence_frames, image=True, **_SEQUENCE),
 }
 
 
@@ -75,6 +87,7 @@ def rows(config: settings.Settings) -> Iterator[harness.Row]:
         PRIORITIZED_IMAGE: config.image_lanes[:1],
         SEQUENCES: config.item_lanes,
         SEQUENCE_IMAGE: config.image_lanes[:1],
+        SEQUENCE_FRAMES: config.image_lanes[:1],
     }
     theirs: dict[Case, list[float]] = {}  # By all that matters to the peer.
     for name, case in CASES.items():

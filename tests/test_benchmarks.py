@@ -249,6 +249,12 @@ def test_the_server_needs_at_most_a_third_more_than_the_raw_steps():
     assert 0.3 * raw < stored < 1.3 * raw
 
 
+def test_a_transition_with_a_priority_costs_an_item_of_one_column_and_a_share_of_a_chunk():
+    config = settings.Settings(memory_bytes=8 << 20, few_repetitions=2)
+    # A chunk for every step, and a column for the version, made it 1,800 bytes.
+    assert min(memory.our_bytes(config, memory.PRIORITIZED, 1)) < 1_200
+
+
 @pytest.mark.parametrize("case, share", [(memory.IMAGE, 1.3), (memory.FRAMES, 0.5)])
 def test_images_are_stored_once_and_of_stacked_frames_only_the_newest(case, share):
     config = settings.Settings(memory_bytes=32 << 20, few_repetitions=2)

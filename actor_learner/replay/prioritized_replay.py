@@ -31,8 +31,9 @@ class PrioritizedReplay(sample_stream.SampleStream):
     to at most 1, whose exponent follows the train step: the dataset reads that variable for each
     batch, so that nothing is traced again and a resumed run goes on where it stopped.
 
-    Costs: about 50 microseconds per transition written (`LaneReplay`: 3), and about 20,000
-    transitions per second read. Use it where learning, not throughput, is the limit.
+    Costs: about 50 microseconds per transition written (`LaneReplay`: 3), about 20,000 transitions
+    per second read, and in the server 0.9 to 1.7 kB per transition beyond large observations, the
+    more the more lanes write. Use it where learning, not throughput, is the limit.
 
     Args:
       capacity: Transitions kept; the oldest leave first.

@@ -1,6 +1,7 @@
 """Sequences, from actor through a real Reverb server to batches."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.inference import protocol
 from actor_learner.replay import (
     sample_stream,
+    sequence_layout,
     sequence_observer,
     sequence_replay,
     server,
@@ -378,7 +380,7 @@ def test_stacks_that_are_stored_frame_by_frame_are_read_as_they_were(axis, paddi
         tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.float32),
     )  # fmt: skip
     flow = sample_stream.Experience(spec, 2, 1, 0.9)
-    found = []
+    found, sizes = [], []
     for frame_stack in (None, 4):
         replay = sequence_replay.SequenceReplay(
             100, sequence_length=6, period=2, frame_stack=frame_stack, table=tables.uniform_table
@@ -397,7 +399,11 @@ def test_stacks_that_are_stored_frame_by_frame_are_read_as_they_were(axis, paddi
             assert batch["experience"].trajectory.observation["camera"].shape[2:] == stack_shape
             assert len(items) == replay_server.info().tables[sequence_replay.TABLE].size
         found.append(sorted(items.values()))
+        signature = sequence_layout.SequenceLayout(spec, 2, 6, 2, frame_stack).signature()
+        sizes.append(sum(s.shape.num_elements() * s.dtype.size for s in signature.values()))
     assert found[0] == found[1] and len(found[0]) > 20
+    # Of 3 blocks: 6 stacks of 4 frames, or 6 frames and 3 older ones of each block's first row.
+    assert sizes[0] - sizes[1] == (6 * 4 - (6 + 3 * 3)) * math.prod(frame_shape)
 
 
 def test_observations_that_are_no_stacks_are_refused_by_a_stream_that_stores_frames():
