@@ -18,7 +18,7 @@ from typing import Any, Callable, TypeVar
 import reverb
 from reverb import errors as reverb_errors
 
-from actor_learner import errors
+from actor_learner import abandoned_calls, errors
 
 T = TypeVar("T")
 
@@ -43,7 +43,13 @@ class _Caller:
     def __init__(self) -> None:
         self.todo: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
         self.done: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name="reverb-call", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="reverb-call", daemon=True)
+        self._thread.start()
+
+    def abandon(self) -> None:
+        """Leaves it alone with its call; it ends after that, if ever."""
+        self._thread.name = abandoned_calls.NAME
+        self.todo.put(None)
 
     def _run(self) -> None:
         while True:
@@ -79,10 +85,10 @@ def call_with_deadline(
     try:
         result, error = caller.done.get(timeout=max(0.0, timeout_seconds))
     except queue.Empty:
-        caller.todo.put(None)  # It ends after this call, if ever.
+        caller.abandon()
         raise timeout_error() from None
     except BaseException:  # Such as KeyboardInterrupt: its result must not become another's.
-        caller.todo.put(None)
+        caller.abandon()
         raise
     _idle_callers.append(caller)
     if error is not None:

@@ -6,8 +6,7 @@ import threading
 import pytest
 import reverb
 
-from actor_learner import errors, reverb_calls
-from actor_learner.jobs import main
+from actor_learner import abandoned_calls, errors, reverb_calls
 
 
 def test_the_result_of_the_call_is_returned():
@@ -29,8 +28,12 @@ def test_a_call_that_does_not_return_raises_the_callers_error():
             release.wait, 0.05, lambda: errors.ReplayTimeoutError("too long")
         )
     # By this name the program of a job knows that there are such calls.
-    assert main.CALL_THREAD in {thread.name for thread in threading.enumerate()}
+    (left,) = [t for t in threading.enumerate() if t.name == abandoned_calls.NAME]
     release.set()
+    left.join(60)
+    # Those that have returned, or wait for something to do, are none of them.
+    assert reverb_calls.call_with_deadline(lambda: 3, 60, AssertionError) == 3
+    assert abandoned_calls.NAME not in {thread.name for thread in threading.enumerate()}
 
 
 def test_calls_share_a_thread_and_one_that_hangs_keeps_its_own():

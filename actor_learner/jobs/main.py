@@ -11,12 +11,10 @@ if __name__ == "__main__":
 from __future__ import annotations
 
 import argparse
-import atexit
 import contextlib
 import faulthandler
 import os
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -24,7 +22,7 @@ from typing import Callable, TextIO
 
 from absl import logging
 
-from actor_learner import config, errors, import_path
+from actor_learner import abandoned_calls, config, errors, import_path
 from actor_learner.jobs import flags, life_cycle, states, unused_bindings
 from actor_learner.jobs import job as job_lib
 from actor_learner.jobs import status as status_lib
@@ -35,9 +33,6 @@ OK, FAILED, BAD_CONFIGURATION = 0, 1, 2
 
 USER_ERRORS = (errors.ConfigError, errors.MissingExtraError, errors.SpecMismatchError)
 """What trying again does not cure: exit code 2, and no launcher starts the job once more."""
-
-CALL_THREAD = "reverb-call"
-"""Name of the threads of `reverb_calls`, which is not imported for it: TensorFlow comes along."""
 
 _TELL_SECONDS = 10.0
 
@@ -78,7 +73,7 @@ def run_job(
     try:
         check_flags(arguments)
         code = _run(kind, make_worker, arguments, needs_config)
-        _end_despite_calls(code)
+        abandoned_calls.end_despite_them(code)
         return code
     except USER_ERRORS as error:
         print(f"error: {error}", file=sys.stderr)
@@ -136,21 +131,6 @@ def _run(
             print(f"error: {type(error).__name__}: {error}", file=terminal, flush=True)
             return FAILED
         return life.exit_code
-
-
-def _end_despite_calls(code: int) -> None:
-    """Lets the process end with `code` though calls still wait for a server that is gone.
-
-    Their threads would be woken inside Reverb while the interpreter ends, which aborts the process.
-    """
-
-    def end() -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-
-    if any(thread.name == CALL_THREAD for thread in threading.enumerate()):
-        atexit.register(end)
 
 
 class _Teller:

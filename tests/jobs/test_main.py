@@ -111,10 +111,10 @@ def test_an_actor_that_is_none_of_those_counted_is_refused_before_tensorflow_is_
 
 def test_calls_that_still_wait_for_a_server_do_not_spoil_the_exit_code():
     program = (
-        "import threading; from actor_learner.jobs import main;"
+        "import threading; from actor_learner import abandoned_calls;"
         "wait = threading.Event().wait;"
-        "threading.Thread(target=wait, name=main.CALL_THREAD, daemon=True).start();"
-        "main._end_despite_calls(143); print('the end', end=''); raise SystemExit(134)"
+        "threading.Thread(target=wait, name=abandoned_calls.NAME, daemon=True).start();"
+        "abandoned_calls.end_despite_them(143); print('the end', end=''); raise SystemExit(134)"
     )
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=DEADLINE
