@@ -43,12 +43,11 @@ class ActorJob(worker.Worker):
         self._closing = contextlib.ExitStack()
         self._steps = 0
         self._stopping_since: float | None = None
-        self._is_away = False
 
     def configure(self) -> None:
         from actor_learner import experiment as experiment_lib
         from actor_learner.environments import lanes
-        from actor_learner.jobs import collector, mailbox, model, partner
+        from actor_learner.jobs import collector, mailbox, model, partner, presence
         from actor_learner.parameters import follower, publication
 
         job = self.job
@@ -92,20 +91,27 @@ class ActorJob(worker.Worker):
         self._is_counted = job.index < publication.MOST_ACTORS
         self._heard: publication.Announcement | None = None
         self._budget = 0
-        self._known_at = self._began_at = time.monotonic()
+        self._presence = presence.Presence(
+            job,
+            self._partner,
+            trust_seconds=_SILENT_SECONDS,
+            heard_seconds=lambda: self._follower.told_seconds,
+        )
+        self._began_at = time.monotonic()
         self._hear()
         self._found = self._heard
 
     def poll(self) -> worker.PollResult | bool:
         try:
             return self._poll()
-        except errors.OtherRunError as error:
+        except (errors.OtherRunError, errors.ReplayMovedError) as error:
             self._note_outage(error)  # There is nobody to write to, least of all on closing.
             raise
 
     def _poll(self) -> worker.PollResult | bool:
         self._follower.raise_if_failed()
-        if not self._has_its_server():
+        if not self._presence.is_certain():
+            self._reports.discard()
             return worker.PollResult(idle_seconds=_OUTAGE_SECONDS)
         self._hear()
         if self._heard.done:
@@ -126,7 +132,7 @@ class ActorJob(worker.Worker):
             # they must.
             self._follower.look()
         self._take_turn()
-        if not self._is_away:
+        if not self._presence.is_away:
             self._report()
         return False
 
@@ -155,7 +161,7 @@ class ActorJob(worker.Worker):
 
     def _close_collector(self) -> None:
         """Writes what is left, unless nobody knows to whom: then it is lost."""
-        if self._is_away:
+        if self._presence.is_away:
             logging.warning("%s ends without its server; what it has not taken is lost", self.job)
             self._collector.abandon()
         else:
@@ -176,37 +182,10 @@ class ActorJob(worker.Worker):
         self._steps += steps
         self._budget -= steps
 
-    def _has_its_server(self) -> bool:
-        """Whether the server is there and this run's; asked only if there is doubt.
-
-        There is none while the follower hears announcements, which carry the run's id.
-
-        Raises:
-          errors.OtherRunError: If it is another run's.
-          errors.ReplayMovedError: If it is elsewhere by now.
-        """
-        now = time.monotonic()
-        unheard = min(self._follower.silent_seconds, now - self._known_at)
-        if not self._is_away and unheard <= _SILENT_SECONDS:
-            return True
-        try:
-            self._partner.require_same_run()
-        except errors.ReplayTimeoutError as error:
-            self._note_outage(error)
-            return False
-        if self._is_away:
-            logging.info("%s: the replay server answers.", self.job)
-        self._is_away, self._known_at = False, time.monotonic()
-        return True
-
     def _note_outage(self, error: errors.ReplayError) -> None:
-        """Takes notice that this run's server does not answer, and says so once per outage."""
-        if not self._is_away:
-            logging.warning("%s waits: %s", self.job, error)
-        self._is_away = True
-        self._partner.require_same_address()
         # The next report makes up for these, and knows whose server it goes to.
         self._reports.discard()
+        self._presence.note_outage(error)
 
     def _is_over(self) -> bool:
         """Whether the learner's word that training is complete holds for this process.

@@ -23,7 +23,7 @@ _REST_SECONDS = 0.2
 _LONG_TRAINING_SECONDS = 0.1
 _STUCK_SECONDS = 1.0
 _LAST_STEP_SECONDS = 5.0
-_KNOWN_SECONDS = 5.0  # An outage may be too short for anybody to notice it.
+_KNOWN_SECONDS = 5.0
 
 
 class LearnerJob(worker.Worker):
@@ -50,13 +50,12 @@ class LearnerJob(worker.Worker):
         self._limit = None
         self._moved_to, self._moved_at = -1, 0.0
         self._complete = False
-        self._is_away, self._known_at = False, 0.0
         self._has_others_experience = False
 
     def configure(self) -> None:
         from actor_learner import experiment as experiment_lib
         from actor_learner import parts
-        from actor_learner.jobs import completion, contract, model, own_files, partner
+        from actor_learner.jobs import completion, contract, model, own_files, partner, presence
 
         job = self.job
         if job.index != 0:
@@ -79,6 +78,7 @@ class LearnerJob(worker.Worker):
             num_actors=job.num_actors,
         )
         self._partner.check(self._model)
+        self._presence = presence.Presence(job, self._partner, trust_seconds=_KNOWN_SECONDS)
         parts.publish(
             run_dir=str(job.run_dir),
             train_step=self._model.train_step,
@@ -109,7 +109,7 @@ class LearnerJob(worker.Worker):
     def _poll(self) -> worker.PollResult | bool:
         if self._complete:
             return self._rest()
-        if not self._has_its_server():
+        if not self._presence.is_certain():
             self._broadcast.check()
             return worker.PollResult(idle_seconds=_UNREACHABLE_SECONDS)
         self._take_messages()
@@ -120,7 +120,7 @@ class LearnerJob(worker.Worker):
         try:
             due = self._supply.updates_due(self.environment_step, self.train_step)
         except errors.ReplayTimeoutError as error:
-            self._note_outage(error)
+            self._presence.note_outage(error)
             return worker.PollResult(idle_seconds=_UNREACHABLE_SECONDS)
         if due <= 0:
             self._tell()
@@ -284,14 +284,14 @@ class LearnerJob(worker.Worker):
 
     def _while_training(self, seconds: float) -> None:
         """Keeps actors going, and gives up on train steps that wait for a server which is gone."""
-        if seconds >= _LONG_TRAINING_SECONDS and self._has_its_server():
+        if seconds >= _LONG_TRAINING_SECONDS and self._presence.is_certain():
             # They may wait for experience in the place of what was dropped, or of what a server
             # that died took with it.
             self._take_messages()
             try:
                 self._supply.updates_due(self.environment_step, self.train_step)
             except errors.ReplayTimeoutError as error:
-                self._note_outage(error)
+                self._presence.note_outage(error)
             self._broadcast.announce(self._steps_allowed(beyond=self._is_stuck()))
         stopping = self.job.stopping.is_set()
         # Not sooner: a train step may be long, and what it changes must not be saved half-way.
@@ -305,32 +305,6 @@ class LearnerJob(worker.Worker):
             if stopping:
                 raise worker.Stopping(f"{self.job} ends without its server") from error
             raise
-
-    def _has_its_server(self) -> bool:
-        """Whether the server is there and this run's; asked now and then, and if it was away.
-
-        Raises:
-          errors.OtherRunError: If it is another run's.
-          errors.ReplayMovedError: If it is elsewhere by now.
-        """
-        if not self._is_away and time.monotonic() - self._known_at <= _KNOWN_SECONDS:
-            return True
-        try:
-            self._partner.require_same_run()
-        except errors.ReplayTimeoutError as error:
-            self._note_outage(error)
-            return False
-        if self._is_away:
-            logging.info("The replay server is back.")
-        self._is_away, self._known_at = False, time.monotonic()
-        return True
-
-    def _note_outage(self, error: errors.ReplayTimeoutError) -> None:
-        """Takes notice that the server does not answer, and says so once per outage."""
-        if not self._is_away:
-            logging.warning("The learner waits for the replay server: %s", error)
-        self._is_away = True
-        self._partner.require_same_address()
 
     def _is_stuck(self, after_seconds: float = _STUCK_SECONDS) -> bool:
         """Whether no train step was taken for a while, though some are under way."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -53,7 +54,7 @@ class Follower:
         self._pulled = -1
         self._applied = -1
         self._announcement: publication.Announcement | None = None
-        self._heard_at = time.monotonic()
+        self._heard_at = self._told_at = time.monotonic()
         self._behind_since: float | None = None
         self._error: Exception | None = None
         self._fatal = False
@@ -104,6 +105,14 @@ class Follower:
     def silent_seconds(self) -> float:
         """Seconds since the server answered."""
         return time.monotonic() - self._heard_at
+
+    @property
+    def told_seconds(self) -> float:
+        """Seconds since it was last certain that the server is this run's; endless after an outage.
+
+        What the learner says tells whose server it is, and as long as that server lives.
+        """
+        return time.monotonic() - self._told_at
 
     def look(self) -> None:
         """Has the thread look for something new soon; does not wait for it."""
@@ -173,6 +182,7 @@ class Follower:
                 self._error = None
             except errors.ReplayTimeoutError as error:
                 self._error = error  # Nothing is announced yet, or the server restarts.
+                self._told_at = -math.inf
             except Exception as error:
                 with self._changed:
                     self._error, self._fatal = error, True
@@ -203,6 +213,7 @@ class Follower:
                 heard = beside
         with self._changed:
             self._heard_at = time.monotonic()
+            self._told_at = self._heard_at if self._reader.has_read else -math.inf
             if pulled is not None:
                 self._pending, self._pulled = pulled, pulled[1]
             if heard is not None:

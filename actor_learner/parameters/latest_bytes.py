@@ -115,6 +115,11 @@ class Reader:
         self._grows: dict[str, tuple[int, int]] = {}
         _check(self._client, sizes, timeout_seconds)
 
+    @property
+    def has_read(self) -> bool:
+        """Whether anything was read from this server since it began, as far as can be told."""
+        return bool(self._read)
+
     def changed(self) -> set[str]:
         """The tables that were written to since they were read last; one message each way.
 

@@ -61,7 +61,7 @@ class Learner:
             seed=7,
         )
         self.variables = made.published_variables()
-        self._publisher = publisher.Publisher(found.address, self.variables)
+        self._publisher = publisher.Publisher(found.address, self.variables, found.run_id)
 
     def act_always(self, action):
         """Makes the Q-network prefer one action, whatever it sees."""

@@ -109,9 +109,9 @@ def test_a_learner_that_comes_back_publishes_nothing_older_than_its_checkpoint(r
     published = []
     publish = publisher.Publisher.publish
 
-    def noting(self, version):
+    def noting(self, version, **options):
         published.append(version)
-        publish(self, version)
+        publish(self, version, **options)
 
     monkeypatch.setattr(publisher.Publisher, "publish", noting)
     first = run.start_learner()
