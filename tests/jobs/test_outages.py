@@ -1,7 +1,6 @@
 """A replay server that is away: its jobs wait, end when asked, and never take another's for it."""
 
 import contextlib
-import gc
 import signal
 import uuid
 
@@ -46,16 +45,27 @@ class Run:
         self.run_dir.path.mkdir()
         self._source = source
         self._space = uuid.uuid4().hex
+        self._started = []
 
     def start_actor(self):
-        return jobs_in_process.configure(actor.ActorJob(self.address), "actor", self._space)
+        made = jobs_in_process.configure(actor.ActorJob(self.address), "actor", self._space)
+        self._started.append(made)
+        return made
 
     def start_learner(self):
         made = learner.LearnerJob(self.address)
         options = {"run_dir": self.run_dir, "source": self._source}
         jobs_in_process.configure(made, "learner", self._space, **options)
+        self._started.append(made)
         made.poll()  # So that actors hear of it.
         return made
+
+    def end(self, *jobs):
+        """Ends jobs as SIGTERM does; all that are left if none is named."""
+        for made in jobs or list(self._started):
+            self._started.remove(made)
+            made.job.stopping.set()
+            made.close()
 
     def others_server(self, run_id):
         """Another run's server at this one's address, in the place of this one."""
@@ -91,10 +101,17 @@ def haste(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
+def served(tmp_path_factory):
     with contextlib.ExitStack() as closing:
         source = closing.enter_context(jobs_in_process.configured(GIN_FILE, *BINDINGS))
         yield Run(tmp_path_factory.mktemp("outages"), source, closing)
+
+
+@pytest.fixture
+def run(served):
+    yield served
+    served.process.process.send_signal(signal.SIGCONT)
+    served.end()
 
 
 def train(run, made_learner, made_actor):
@@ -117,13 +134,11 @@ def test_a_learner_that_comes_back_publishes_nothing_older_than_its_checkpoint(r
     first = run.start_learner()
     made_actor = run.start_actor()
     train(run, first, made_actor)
-    made_actor.close()
-    first.close()
+    run.end()
     assert published[0] == 0 < first.train_step
     published.clear()
-    second = run.start_learner()
+    run.start_learner()
     assert set(published) == {first.train_step}
-    second.close()
 
 
 def test_an_actor_waits_for_its_server_and_ends_when_asked_to(run, monkeypatch):
@@ -131,23 +146,16 @@ def test_an_actor_waits_for_its_server_and_ends_when_asked_to(run, monkeypatch):
     monkeypatch.setattr(actor, "_LAST_REPORTS_SECONDS", 100_000.0)
     monkeypatch.setattr(actor, "_REPORT_SECONDS", 100_000.0)
     made_learner, made_actor = run.start_learner(), run.start_actor()
-    try:
-        train(run, made_learner, made_actor)
-        run.process.process.send_signal(signal.SIGSTOP)
-        monkeypatch.setattr(made_actor, "_has_no_time", lambda: True)
-        for _ in range(21):  # One more than may be under way.
-            made_actor._report()
-        made_actor._take_turn()  # Leaves items under way, too.
-        steps = made_actor.status()["steps"]
-        assert not made_actor.poll().done
-        assert made_actor.status()["steps"] == steps
-        made_actor.job.stopping.set()
-        made_actor.close()
-        del made_actor
-        gc.collect()  # A writer that knew of its end only now would wait for its server for ever.
-    finally:
-        run.process.process.send_signal(signal.SIGCONT)
-    made_learner.close()
+    train(run, made_learner, made_actor)
+    run.process.process.send_signal(signal.SIGSTOP)
+    monkeypatch.setattr(made_actor, "_has_no_time", lambda: True)
+    for _ in range(21):  # One more than may be under way.
+        made_actor._report()
+    made_actor._take_turn()  # Leaves items under way, too.
+    steps = made_actor.status()["steps"]
+    assert not made_actor.poll().done
+    assert made_actor.status()["steps"] == steps
+    run.end(made_actor)
 
 
 def test_nothing_is_written_to_and_learnt_from_another_runs_server(run):
@@ -165,8 +173,6 @@ def test_nothing_is_written_to_and_learnt_from_another_runs_server(run):
         assert [written(replay, table) for table in ("experience", mailbox.REPORTS)] == [0, 0]
         checkpoints = run.run_dir.tensorboard / "checkpoints"
         saved = set(checkpoints.iterdir())
-        made_actor.job.stopping.set()
-        made_actor.close()
-        made_learner.close()
+        run.end()
         assert set(checkpoints.iterdir()) == saved
         assert [written(replay, table) for table in ("experience", mailbox.REPORTS)] == [0, 0]
