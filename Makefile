@@ -24,7 +24,7 @@ train: $(VENV)/.installed
 	@$(RUN) train.py $(TRAIN)
 
 test: $(VENV)/.installed-test
-	@$(RUN) -m pytest -n 2 --dist loadfile $(ARGS)
+	@$(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # Checks too long for every run: TF-Agents' learner tests under all distribution strategies.
 slow: $(VENV)/.installed-test

@@ -19,7 +19,6 @@ from benchmarks import (
     growth,
     harness,
     jobs,
-    memory,
     overlap,
     peer_process,
     processes,
@@ -188,41 +187,7 @@ def test_every_benchmark_has_an_expected_time():
     assert sum(run.MINUTES.values()) <= 40
 
 
-def test_memory_is_measured_of_ours_and_of_what_tf_agents_would_store(monkeypatch):
-    cases = {name: memory.CASES[name] for name in (memory.VECTOR, memory.SEQUENCES)}
-    monkeypatch.setattr(memory, "CASES", cases)
-    rows = list(memory.rows(settings.Settings.quick()))
-    assert [(row.name, row.case) for row in rows] == [
-        ("memory", "4 floats, 8 lanes"),
-        ("memory", "SequenceReplay 80/40, 4 floats, 8 lanes"),
-    ]
-    assert all(FIELDS <= set(row.as_dict()) and row.limit == 40.0 for row in rows)
-    assert all(row.ours > 0 and row.peer > 0 for row in rows)
-    assert rows[0].ratio_to_peer < 1
-
-
-def test_the_peer_is_measured_once_for_all_lanes_and_streams_of_one_kind_of_step(monkeypatch):
-    asked = []
-    monkeypatch.setattr(memory, "our_bytes", lambda config, name, lanes: [50.0])
-    monkeypatch.setattr(memory, "peer_bytes", lambda config, name: asked.append(name) or [500.0])
-    rows = list(memory.rows(settings.Settings()))
-    assert asked == [
-        memory.VECTOR, memory.IMAGE, memory.SEQUENCES, memory.SEQUENCE_IMAGE,
-    ]  # fmt: skip
-    cases = [row.case for row in rows]
-    for kind in ("4 floats", "84x84x4 image", "84x84x4 image, frame_stack = 4"):
-        assert {f"{kind}, {lanes} lanes" for lanes in (1, 8, 64, 256)} <= set(cases)
-    assert {"PrioritizedReplay, 4 floats, 64 lanes", "SequenceReplay 80/40, 84x84x4 image, 1 lanes"
-            } <= set(cases)  # fmt: skip
-    assert {row.limit for row in rows} == {40.0, 84 * 84 * 4 + 24.0}
-
-
-@pytest.mark.parametrize("name", memory.CASES)
-def test_the_tables_and_the_steps_of_a_case_of_memory_can_be_made(name):
-    stream, experience = memory.our_stream(name, 2)
-    assert stream.tables(experience)[0].name == stream.table_name
-
-
+@pytest.mark.slow  # It only shows that the benchmark runs.
 def test_the_cost_of_publishing_and_pulling_is_measured_at_both_default_intervals():
     rows = jobs.cost_rows(0.2, 1)
     assert [row.case for row in rows] == [
@@ -233,6 +198,7 @@ def test_the_cost_of_publishing_and_pulling_is_measured_at_both_default_interval
     assert all(row.ours > 0 and FIELDS <= set(row.as_dict()) for row in rows)
 
 
+@pytest.mark.slow  # It only shows that the benchmark runs.
 def test_collecting_and_learning_in_one_loop_are_compared_with_tf_agents():
     rows = list(dqn_loop.rows(settings.Settings.quick()))
     assert [row.case for row in rows] == [
@@ -240,29 +206,6 @@ def test_collecting_and_learning_in_one_loop_are_compared_with_tf_agents():
         "DQN 64x64, batch 64, CartPole loop, 8 lanes, 64 steps a turn, steps/s",
     ]
     assert all(row.ours > 0 and row.peer > 0 for row in rows)
-
-
-def test_the_server_needs_at_most_a_third_more_than_the_raw_steps():
-    config = settings.Settings(memory_bytes=8 << 20, few_repetitions=1)
-    raw = 4 * 4 + 8 + 4 * 4  # Observation, action, and the four numbers of every step.
-    (stored,) = memory.our_bytes(config, memory.VECTOR, 8)
-    assert 0.3 * raw < stored < 1.3 * raw
-
-
-def test_a_transition_with_a_priority_costs_an_item_of_one_column_and_a_share_of_a_chunk():
-    config = settings.Settings(memory_bytes=8 << 20, few_repetitions=2)
-    # A chunk for every step, and a column for the version, made it 1,800 bytes.
-    assert min(memory.our_bytes(config, memory.PRIORITIZED, 1)) < 1_200
-
-
-@pytest.mark.parametrize("case, share", [(memory.IMAGE, 1.3), (memory.FRAMES, 0.5)])
-def test_images_are_stored_once_and_of_stacked_frames_only_the_newest(case, share):
-    config = settings.Settings(memory_bytes=32 << 20, few_repetitions=2)
-    raw = 84 * 84 * 4
-    # The less of two: what the server holds while it answers comes on top by chance.
-    stored = min(memory.our_bytes(config, case, 8))
-    # Random pixels do not compress: less than a frame per step would mean that some are missing.
-    assert 0.9 * raw / (4 if case == memory.FRAMES else 1) < stored < share * raw
 
 
 def test_growth_is_measured_for_sizes_and_for_full_tables():
@@ -304,6 +247,7 @@ def test_a_rate_leaves_out_the_start_and_what_comes_after_training():
         end_to_end.figure(metrics, None, 4.0)
 
 
+@pytest.mark.slow  # It only shows that the benchmark runs.
 def test_the_rate_of_a_training_is_measured_without_evaluations():
     metrics = end_to_end.train("impala_cartpole", 0, settings.Settings.quick().rate_arguments)
     assert end_to_end.figure(metrics, None, 0.0) > 0
@@ -425,6 +369,7 @@ def test_overlapping_is_compared_with_taking_turns(monkeypatch):
     assert (row.ours, row.peer, row.limit) == (150.0, 100.0, 200.0)
 
 
+@pytest.mark.slow  # It only shows that the benchmark runs.
 def test_a_training_whose_environment_waits_can_overlap():
     assert 0 < overlap.rate(settings.Settings.quick(), True) < 1 / overlap.STEP_SECONDS
 

@@ -138,6 +138,8 @@ def test_whatever_broke_first_is_what_is_raised():
             raise errors.ReplayTimeoutError("no sample came")
 
     class Always:
+        updates_per_call = 1
+
         def updates_due(self, environment_step, train_step):
             return 1
 

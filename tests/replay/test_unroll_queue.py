@@ -196,7 +196,7 @@ def test_shapes_are_static_for_the_learners_graph(make_stream):
     assert unroll.trajectory.observation.shape == [4, 4, 2]
     assert unroll.trajectory.policy_info["log_probability"].shape == [4, 4]
     assert unroll.state["count"].shape == [4, 2]
-    assert {leaf.shape[0] for leaf in info} == {4}
+    assert {leaf.shape[0] for leaf in tf.nest.flatten(info)} == {4}
 
 
 @pytest.mark.parametrize("ending, discount", [("terminated", 0.0), ("truncated", 1.0)])

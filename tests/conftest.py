@@ -1,0 +1,32 @@
+"""The order of the test files: the long ones first, so that no worker is left with one at the end."""
+
+# From the longest on, by `make test ARGS=--durations=40`.
+LONGEST = (
+    "jobs/test_on_policy_jobs.py",
+    "jobs/test_faults.py",
+    "jobs/test_deterministic.py",
+    "launch/test_ray.py",
+    "commands/test_up_run.py",
+    "learning/test_tf_agents_contract.py",
+    "test_benchmarks.py",
+    "jobs/test_jobs.py",
+    "jobs/test_leaves.py",
+    "jobs/test_one_process.py",
+    "test_examples.py",
+    "commands/test_train.py",
+    "test_benchmark_memory.py",
+    "jobs/test_outages.py",
+    "replay/test_tf_agents_contract.py",
+    "jobs/test_main.py",
+    "jobs/test_replay_job.py",
+)
+
+
+def pytest_collection_modifyitems(config, items):
+    tests = config.rootpath / "tests"
+
+    def rank(item):
+        name = item.path.relative_to(tests).as_posix()
+        return LONGEST.index(name) if name in LONGEST else len(LONGEST)
+
+    items.sort(key=rank)  # Stable: all else stays as it is.
