@@ -1,4 +1,4 @@
-"""The order of the test files: the long ones first, so that no worker is left with one at the end."""
+"""The order of the test files: long ones first, so that no worker is left with one at the end."""
 
 # From the longest on, by `make test ARGS=--durations=40`.
 LONGEST = (
