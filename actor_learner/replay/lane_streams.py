@@ -14,7 +14,7 @@ from actor_learner import errors, reverb_calls
 from actor_learner.replay import lane_writer, signatures, trajectory_layout
 
 # How long to look for a server before deciding, on closing, that it is gone for good.
-_PROBE_SECONDS = 2.0
+_PROBE_SECONDS = 5.0
 
 
 class LaneStreams:

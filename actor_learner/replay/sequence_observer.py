@@ -18,7 +18,7 @@ from actor_learner.replay import frame_stacks, lane_writer, sequence_layout, sig
 
 _FIRST, _LAST = int(ts.StepType.FIRST), int(ts.StepType.LAST)
 # How long to look for a server before deciding, on closing, that it is gone for good.
-_PROBE_SECONDS = 2.0
+_PROBE_SECONDS = 5.0
 
 
 @configurable.register

@@ -198,20 +198,24 @@ def train_on_bandit(agent):
     )
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
-def test_training_makes_the_better_action_likely_and_the_value_right(optimizer):
-    tf.random.set_seed(0)
+@pytest.mark.parametrize("optimizer, learning_rate", [("adam", 0.02), ("rmsprop", 0.005)])
+def test_training_makes_the_better_action_likely_and_the_value_right(optimizer, learning_rate):
+    tf.keras.utils.set_random_seed(0)  # Also of the networks' first weights.
     world = make_world(ts.time_step_spec(B([2], tf.float32, -1, 1)), B([], tf.int64, 0, 2))
     agent = impala.impala(
-        world, fc_layer_params=(16,), learning_rate=0.02, entropy_weight=0.0, optimizer=optimizer
+        world,
+        fc_layer_params=(16,),
+        learning_rate=learning_rate,
+        entropy_weight=0.0,
+        optimizer=optimizer,
     ).agent
     train = train_on_bandit(agent)
-    losses = [train().extra.value_loss for _ in range(100)]
+    losses = [train().extra.value_loss for _ in range(200)]
     outputs, _ = agent._network(np.ones((1, 2), np.float32))
     assert tf.nn.softmax(outputs.parameters)[0, 1] > 0.9
     np.testing.assert_allclose(outputs.value[0], 1.0, atol=0.15)
     assert losses[-1] < 0.2 * losses[0]
-    assert world.train_step == 100
+    assert world.train_step == 200
 
 
 def test_the_learning_rate_falls_with_environment_steps():

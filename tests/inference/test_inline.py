@@ -35,6 +35,7 @@ def world():
 
 
 def recurrent_agent():
+    tf.keras.utils.set_random_seed(0)  # So that not all units are dead.
     network = q_rnn_network.QRnnNetwork(
         OBSERVATION, ACTION, input_fc_layer_params=(8,), lstm_size=(5,), output_fc_layer_params=None
     )

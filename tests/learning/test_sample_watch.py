@@ -80,7 +80,7 @@ def warnings(monkeypatch):
     noted = Warnings()
     monkeypatch.setattr(logging, "warning", noted.note)
     monkeypatch.setattr(sample_watch, "FIRST_WARNING_SECONDS", 0.5)
-    monkeypatch.setattr(sample_sources, "_LOOK_SECONDS", 1.0)
+    monkeypatch.setattr(sample_sources, "_LOOK_SECONDS", 5.0)
     return noted
 
 

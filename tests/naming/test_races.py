@@ -89,11 +89,11 @@ def test_a_killed_owner_loses_its_name_and_a_living_one_does_not(make_url, open_
     ends = [open_registry(url) for url in urls]
     with contextlib.ExitStack() as stack:
         owners = [
-            stack.enter_context(rivals.started("hold", url, "run/learner", "2.0"))[0]
+            stack.enter_context(rivals.started("hold", url, "run/learner", "5.0"))[0]
             for url in urls
         ]
         for names in ends:
-            names.add("clock", "x", ttl=2.2)
+            names.add("clock", "x", ttl=5.2)
         for names in ends:
             eventually(lambda names=names: not names.find_subtree("clock"), "their ttl has passed")
             with pytest.raises(registry.NameTakenError):

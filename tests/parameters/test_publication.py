@@ -49,13 +49,13 @@ def publisher(replay):
 
 
 def follow(replay, values, run_id=RUN, **settings):
-    return follower_lib.Follower(replay.address, values, run_id, timeout_seconds=1.0, **settings)
+    return follower_lib.Follower(replay.address, values, run_id, timeout_seconds=5.0, **settings)
 
 
 def test_a_follower_gets_whole_versions_and_assigns_them_only_when_told_to(replay, publisher):
     values = variables(0)
     follower = follow(replay, values)
-    publisher.publish(5)
+    publisher.publish(5, with_next=True)
     publisher.announce(announcement(train_step=9, environment_step=40, steps_allowed=60))
     assert follower.wait_for(lambda: follower.pulled_version == 5, 30, NEVER)
     np.testing.assert_array_equal(values[0], 0.0)
@@ -73,7 +73,7 @@ def test_a_follower_gets_whole_versions_and_assigns_them_only_when_told_to(repla
 
 def test_a_follower_knows_for_how_long_it_has_been_behind(replay, publisher):
     follower = follow(replay, variables(0))
-    publisher.publish(5)
+    publisher.publish(5, with_next=True)
     publisher.announce(announcement(train_step=5))
     assert follower.wait_for(lambda: follower.pulled_version == 5, 30, NEVER)
     follower.apply()
@@ -113,7 +113,7 @@ def test_nothing_is_sent_to_a_server_of_another_run_that_took_the_port(replay):
         raise errors.OtherRunError("it belongs to another run")
 
     publisher = publisher_lib.Publisher(
-        replay.address, variables(7), RUN, timeout_seconds=1.0, after_outage=whose
+        replay.address, variables(7), RUN, timeout_seconds=5.0, after_outage=whose
     )
     publisher.publish(1)
     publisher.flush(30)

@@ -188,7 +188,8 @@ def draws_by_step(stream, batches, batch_size=256):
 
 def test_every_transition_is_equally_likely_with_the_sizes_that_are_chosen_by_default(make_stream):
     lanes, rows, items = 4, 32, 20
-    stream = make_stream(lane_replay.LaneReplay(), lanes, episode_lengths=(3,))
+    replay = lane_replay.LaneReplay(flush_seconds=3600.0)  # No short items, however slow this is.
+    stream = make_stream(replay, lanes, episode_lengths=(3,))
     assert stream.replay.layout(stream.experience).rows_per_item == rows
     stream.collect((items * rows + 1) * lanes * 3 // 4)  # Boundary steps do not count.
     assert stream.server.info().tables["experience"].size == items

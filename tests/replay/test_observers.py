@@ -370,7 +370,9 @@ def test_an_absent_server_is_an_error_in_our_words():
 def test_a_full_queue_stops_the_writer_and_the_error_says_who_waits_for_whom():
     server = reverb.Server([tables.queue_table("queue", 3)])
     client = server.localhost_client()
-    observer = Windows(client, "queue", 1, max_in_flight_items=2, timeout_seconds=0.5)
+    observer = Windows(
+        client, "queue", 1, max_in_flight_items=2, timeout_seconds=2.0, flush_seconds=3600.0
+    )
     written = []
     with pytest.raises(errors.ReplayTimeoutError, match="inserting waits for samples: 3 inserts"):
         for step in streams.steps([50]):
@@ -395,7 +397,7 @@ def test_flush_waits_until_items_can_be_read(client):
 
 def test_close_after_the_servers_death_returns():
     server = reverb.Server([tables.queue_table("queue", 1)])
-    observer = Windows(server.localhost_client(), "queue", 1)
+    observer = Windows(server.localhost_client(), "queue", 1, flush_seconds=3600.0)
     for step in streams.steps([5])[:4]:  # More than the queue takes: some stay in flight.
         observer(step)
     server.stop()

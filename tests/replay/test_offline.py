@@ -211,7 +211,7 @@ def test_a_mixture_has_exactly_its_shares_in_every_batch(tmp_path, serve):
         observer(row)
     observer.flush()
     found = set()
-    for steps, info in served.batches(batch_size=10, count=40):
+    for steps, info in served.batches(batch_size=10, count=400):
         lane = steps.observation["count"][:, 0] // 1000
         assert np.count_nonzero(lane == 1) == 2  # A quarter of 10, and the remainder is not larger.
         np.testing.assert_array_equal(info.version, np.where(lane == 1, -1, 5))

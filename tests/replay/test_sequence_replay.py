@@ -265,7 +265,9 @@ def test_new_items_get_the_priorities_that_the_algorithm_computes(make_stream):
     assert replay.priority_offset == 0.25  # Which the learner adds to its own.
     stream = make_stream(replay, [(10,), (4,)], priorities=priorities)
     stream.collect(22)
-    samples = list(stream.server.client().sample(sequence_replay.TABLE, 300, emit_timesteps=False))
+    samples = list(
+        stream.server.client().sample(sequence_replay.TABLE, 2_000, emit_timesteps=False)
+    )
     found = {sample.info.key: sample.info.priority for sample in samples}
     # Lane 0, rows 0-10 twice: items at rows 0, 3, 6 (five rows left). Lane 1, rows 0-4: one item.
     expected = [0.6, 6.6, 12.5] * 2 + [0.5] * 4
