@@ -187,7 +187,8 @@ def test_make_installs_once_and_again_only_after_a_change(checkout):
     (checkout / ".venv").mkdir()
     for stamp in (".installed", ".installed-test"):
         (checkout / ".venv" / stamp).touch()
-    assert planned(checkout, "test") == [".venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder"]
+    command = ".venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder"
+    assert planned(checkout, "test") == [command]
     assert len(planned(checkout, "train")) == 1
     newer = (checkout / ".venv" / ".installed").stat().st_mtime + 10
     os.utime(checkout / "constraints.txt", (newer, newer))
