@@ -85,10 +85,9 @@ PROOFS = {
     "impala_cartpole_jobs": Proof(JOBS, 475.0, seeds=3, needed=2, leaf="impala_cartpole", actors=2),
 }
 
-NO_SLOWER = (
-    ("per_dqn_cartpole", "dqn_cartpole"),
-    ("per_dqn_cartpole", "dqn_cartpole_fast_rate"),
-)
+# At the rate of dqn_cartpole_fast_rate DQN itself is the faster one (9,488 steps against 15,887):
+# that run is shown beside, and no claim is made.
+NO_SLOWER = (("per_dqn_cartpole", "dqn_cartpole"),)
 """Pairs of which the first needs no more environment steps than the second, by their medians."""
 
 
