@@ -399,11 +399,18 @@ def run(argv: list[str] | None = None) -> int:
         )
         warm_start.add_flag(parser)
 
+    def check_flags(arguments: argparse.Namespace) -> None:
+        if arguments.num_evaluators < 0:
+            raise errors.ConfigError(
+                f"--num_evaluators must be 0 or more, got {arguments.num_evaluators}"
+            )
+
     return main.run_job(
         KIND,
         lambda arguments: LearnerJob(arguments.replay, arguments.num_evaluators),
         argv,
         add_flags=add_flags,
+        check_flags=check_flags,
     )
 
 

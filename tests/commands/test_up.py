@@ -91,6 +91,10 @@ def test_jobs_are_the_same_programs_that_a_user_may_start_by_hand(tmp_path):
     for spec in specs:
         assert spec.environment["ACTOR_LEARNER_REGISTRY"] == "redis://:secret@host:1"
         assert "secret" not in repr(spec)
+    assert by_name["learner-0"].command[-1] == "--num_evaluators=1"
+    settings = {"registry": "run", "seed": 5, "actors": 1, "evaluators": 3}
+    tolerant = up.make_specs(run_dir, **settings, tolerate=["evaluator"])
+    assert tolerant[1].command[-1] == "--num_evaluators=0"
     assert by_name["watcher-0"].command[2] == "actor_learner.jobs.custom"
     assert by_name["watcher-1"].command[-2:] == ["--index=1", "--job=watcher"]
     assert by_name["learner-0"].resources == {"GPU": 1}

@@ -3,6 +3,7 @@
 import pytest
 
 from actor_learner.jobs import controller, job, last_evaluation, names, states, status
+from actor_learner.jobs import learner as learner_job
 from actor_learner.naming import memory, name_errors
 from tests.jobs import toy_workers
 
@@ -144,3 +145,8 @@ def test_those_known_last_count_while_the_registry_does_not_answer(monkeypatch):
     assert expected(last)
     assert not expected(last, {0})
     assert not expected(awaited(made))
+
+
+def test_the_learner_refuses_a_number_of_evaluators_that_is_none(capfd):
+    assert learner_job.run(["--gin_file=dqn_cartpole", "--run=x/y", "--num_evaluators=-1"]) == 2
+    assert "error: --num_evaluators must be 0 or more, got -1" in capfd.readouterr().err
