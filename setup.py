@@ -65,7 +65,9 @@ setuptools.setup(
         "gin-config>=0.5,<0.6",
         "imageio[ffmpeg]>=2.31,<3",
         "matplotlib>=3.7,<4",
+        "msgpack>=1.0.5,<2",
         "numpy>=1.23,<2",
+        "pyzmq>=25,<28",
         "rich>=13",
     ],
     extras_require={
@@ -77,6 +79,7 @@ setuptools.setup(
         "redis": ["redis>=5,<9"],
         "test": [
             "build>=1",
+            "psutil>=5.9",
             "pytest>=8",
             "pytest-timeout>=2.2",
             "pytest-xdist>=3.5",

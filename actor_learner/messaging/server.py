@@ -1,0 +1,182 @@
+"""The end of the wire that answers: one socket per job, for requests and for topics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import zmq
+from absl import logging
+
+from actor_learner import errors
+from actor_learner.messaging import keys as keys_lib
+from actor_learner.messaging import loop, messages, protocol
+
+MAX_FRAME_BYTES = 1 << 30
+_TICK_SECONDS = 0.5
+_MAX_FOLLOWERS = 100_000
+_WARN_SECONDS = 30
+
+
+class Server:
+    """Answers requests and publishes topics; see `protocol`.
+
+    Args:
+      handlers: By kind of request, what answers it.
+      topics: What may be followed.
+      host: Address to listen on. Beyond loopback the run's keys are required.
+      port: Port to listen on; 0 for any free one.
+      keys: Of the run; None for none.
+      name: Of the thread.
+
+    Attributes:
+      port: Where it listens.
+      address: What a client on this machine connects to.
+      refused_frames: How many messages were dropped because they are not ours.
+
+    Raises:
+      errors.JobError: If it cannot listen there.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[str, protocol.Handler],
+        *,
+        topics: Sequence[str] = (),
+        host: str = "127.0.0.1",
+        port: int = 0,
+        keys: keys_lib.RunKeys | None = None,
+        name: str = "wire",
+    ) -> None:
+        keys_lib.require_for(host, keys)
+        self._handlers = {protocol.FOLLOW: self._follow, **handlers}
+        self._followers: dict[str, dict[bytes, float]] = {topic: {} for topic in topics}
+        self._latest: dict[str, list[bytes]] = {}
+        self.refused_frames = 0
+        # A context of its own: it has its own idea of who may connect.
+        self._context = zmq.Context()
+        socket = self._context.socket(zmq.ROUTER)
+        socket.router_mandatory = True  # Says so when a client is gone, instead of dropping.
+        socket.maxmsgsize = MAX_FRAME_BYTES
+        socket.ipv6 = ":" in host
+        self._authenticator = keys_lib.secure_server(socket, keys) if keys else None
+        at = f"[{host}]" if ":" in host else host
+        try:
+            socket.bind(f"tcp://{at}:{port or '*'}")
+        except zmq.ZMQError as error:
+            socket.close()
+            self._end_context()
+            raise errors.JobError(f"cannot listen on {host}:{port}: {error}") from error
+        self.port = int(socket.last_endpoint.decode().rpartition(":")[2])
+        self.address = f"tcp://{'127.0.0.1' if host == '0.0.0.0' else at}:{self.port}"
+        self._loop = loop.SocketLoop(
+            name,
+            socket,
+            on_frames=self._take,
+            on_tick=self._forget_the_silent,
+            tick_seconds=_TICK_SECONDS,
+        )
+        self._closed = False
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.close()
+
+    def publish(
+        self,
+        topic: str,
+        body: Mapping[str, Any],
+        arrays: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        """Sends to all that follow a topic; any thread may call it. Does not wait.
+
+        A follower that is too slow misses what it has no room for, never the last one of a series
+        for longer than it takes to renew its following. `arrays` are copied.
+        """
+        if topic not in self._followers:
+            raise ValueError(f"there is no topic {topic!r}, only {sorted(self._followers)}")
+        frames = [bytes(f) for f in messages.encode(messages.Message(topic, body, arrays or {}))]
+
+        def send() -> None:
+            self._latest[topic] = frames
+            for client in list(self._followers[topic]):
+                self._loop.send([client, *frames])
+
+        self._loop.call(send)
+
+    def followers(self, topic: str) -> list[str]:
+        """Who follows a topic now."""
+        return [_who(client) for client in list(self._followers[topic])]
+
+    def close(self) -> None:
+        """Sends what was answered so far, and ends; safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        self._loop.close()
+        self._end_context()
+
+    def _end_context(self) -> None:
+        if self._authenticator is not None:
+            self._authenticator.stop()
+        self._context.destroy(linger=1_000)
+
+    def _take(self, frames: list[bytes]) -> None:
+        client, *rest = frames
+        try:
+            message = messages.decode(rest)
+        except messages.BadMessageError as error:
+            self.refused_frames += 1
+            logging.log_every_n_seconds(
+                logging.WARNING, "Dropped what is not a message: %s", _WARN_SECONDS, error
+            )
+            return
+
+        def send(answer: messages.Message) -> None:
+            encoded = messages.encode(answer)
+            self._loop.call(lambda: self._loop.send([client, *encoded]))
+
+        request = _Request(message, client, send)
+        error = protocol.dispatch(self._handlers, request)
+        if error is not None:
+            logging.error("A request %r of %s failed", message.kind, request.who, exc_info=error)
+
+    def _follow(self, request: protocol.Request) -> None:
+        topic = request.body.get("topic")
+        followers = self._followers.get(topic) if isinstance(topic, str) else None
+        if followers is None:
+            request.refuse(f"there is no topic {str(topic)[:80]!r}, only {sorted(self._followers)}")
+            return
+        client = request.client
+        if client not in followers and len(followers) >= _MAX_FOLLOWERS:
+            request.refuse(f"{_MAX_FOLLOWERS:,} clients follow {topic!r} already")
+            return
+        followers[client] = time.monotonic() + protocol.LEASE_SECONDS
+        request.answer()
+        # At every renewal: a follower that missed it has it then.
+        latest = self._latest.get(topic)
+        if latest is not None:
+            self._loop.send([client, *latest])
+
+    def _forget_the_silent(self) -> None:
+        now = time.monotonic()
+        for followers in self._followers.values():
+            for client in [client for client, until in followers.items() if until < now]:
+                del followers[client]
+
+
+class _Request(protocol.Request):
+    """A request that came over a socket."""
+
+    def __init__(self, message: messages.Message, client: bytes, send: Any) -> None:
+        super().__init__(message, _who(client), send)
+        self.client = client
+
+
+def _who(client: bytes) -> str:
+    """A client's name for itself, without what makes it unique."""
+    return client.rpartition(b"#")[0].decode("utf-8", "replace") or client.hex()
