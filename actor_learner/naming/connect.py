@@ -38,7 +38,6 @@ def connect(
     url: str,
     *,
     who: str | None = None,
-    on_lost: Callable[[registry.NameLostError], None] | None = None,
     poll_seconds: float = 0.2,
     patience_seconds: float = 0.0,
 ) -> registry.NameRegistry:
@@ -48,15 +47,14 @@ def connect(
       url: `memory://name` (within this process), `file:///directory` or a plain path (one machine,
         or a shared file system), `redis://host:port/database`, `rediss://...` or `unix:///socket`.
       who: How error messages call this end, e.g. `actor-3`.
-      on_lost: Called when a name that was to be kept alive is lost.
-      poll_seconds: The longest time between two looks of `wait` and `watch`.
+      poll_seconds: The longest time between two looks of `wait`.
       patience_seconds: How long to wait for a server that does not answer.
 
     Raises:
       errors.ConfigError: If the URL is none of these.
       registry.RegistryUnavailableError: If nothing answers there in time.
     """
-    options = {"who": who, "on_lost": on_lost, "poll_seconds": poll_seconds}
+    options = {"who": who, "poll_seconds": poll_seconds}
     scheme, separator, rest = url.partition("://")
     if not separator:
         if not url:

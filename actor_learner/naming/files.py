@@ -18,12 +18,16 @@ from typing import Callable, NamedTuple
 
 from absl import logging
 
-from actor_learner import file_lock
+from actor_learner import disk_space, file_lock
 from actor_learner.naming import entries, registry
 
 _LOCK = ".lock"
 # Only the lock's holder writes; what it leaves behind when killed is overwritten by the next.
 _INCOMING = ".incoming"
+# A file whose block is taken already, to write to when the disk is full; enough for all but the
+# status of a job that has failed.
+_SPARE, _FORMER = ".spare", ".former"
+_SPARE_BYTES = 4_096
 # Stands for the slash in file names; no name contains it.
 _SLASH = "#"
 
@@ -56,7 +60,7 @@ class FileRegistry(registry.NameRegistry):
       directory: Where; it is made if missing.
       clock: Seconds since the start of the machine, the same for all its processes.
       lock_timeout: The longest wait for others that change something, in seconds.
-      **options: Of `NameRegistry`: who, on_lost, poll_seconds.
+      **options: Of `NameRegistry`: who, poll_seconds.
 
     Raises:
       RegistryUnavailableError: If the directory cannot be made.
@@ -208,9 +212,55 @@ class FileRegistry(registry.NameRegistry):
 
     def _write(self, name: str, entry: entries.Entry) -> None:
         content = {**entry._asdict(), "boot": _boot_id(), "renewed": self._clock()}
+        text = json.dumps(content).encode()
         incoming = self._directory / _INCOMING
-        incoming.write_text(json.dumps(content), encoding="utf-8")
-        os.replace(incoming, self._path(name))
+        try:
+            incoming.write_bytes(text)
+        except OSError as error:
+            incoming.unlink(missing_ok=True)
+            if not disk_space.is_out_of_space(error):
+                raise
+            self._write_to_spare(name, text)
+        else:
+            os.replace(incoming, self._path(name))
+            if not (self._directory / _SPARE).exists():
+                self._make_spare()
+
+    def _write_to_spare(self, name: str, text: bytes) -> None:
+        """Writes without taking room on the disk: no lease shall run out because it is full.
+
+        The spare file becomes that of `name`, whose former one becomes the spare.
+
+        Raises:
+          OSError: The error of a full disk, if the spare is too small, or there is none any more.
+        """
+        spare, former, path = self._directory / _SPARE, self._directory / _FORMER, self._path(name)
+        former.unlink(missing_ok=True)
+        try:
+            found = spare.stat()
+            size = max(found.st_size, 512 * found.st_blocks)
+        except FileNotFoundError:
+            size = 0
+        if len(text) > size:
+            raise disk_space.full(path)
+        with open(spare, "r+b") as file:
+            file.write(text.ljust(size))  # JSON does not mind the spaces.
+        if path.exists():
+            os.link(path, former)  # Or its blocks would be free, for anybody to take.
+        os.replace(spare, path)
+        if former.exists():
+            os.rename(former, spare)
+
+    def _make_spare(self) -> None:
+        incoming = self._directory / _INCOMING
+        try:
+            incoming.write_bytes(b" " * _SPARE_BYTES)
+        except OSError as error:
+            incoming.unlink(missing_ok=True)
+            if not disk_space.is_out_of_space(error):
+                raise
+        else:
+            os.replace(incoming, self._directory / _SPARE)
 
     def _file_system_time(self) -> float:
         """Now, by the clock that gives files their times: on a network disk, its server's."""

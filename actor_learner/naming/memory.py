@@ -28,7 +28,7 @@ class MemoryRegistry(registry.NameRegistry):
     Args:
       space: Which names; they live as long as the process.
       clock: Seconds, by which names run out.
-      **options: Of `NameRegistry`: who, on_lost, poll_seconds.
+      **options: Of `NameRegistry`: who, poll_seconds.
     """
 
     def __init__(

@@ -39,17 +39,5 @@ class NameWaitTimeoutError(NamingError, TimeoutError):
     """A wait for a name ran past its deadline; the message says who waits for what."""
 
 
-class NameLostError(NamingError):
-    """A name that was to be kept alive has vanished or belongs to somebody else now.
-
-    Attributes:
-      name: The name.
-    """
-
-    def __init__(self, message: str, *, name: str) -> None:
-        super().__init__(message)
-        self.name = name
-
-
 class RegistryUnavailableError(NamingError):
     """The registry's server or directory does not answer. Trying again later may help."""

@@ -51,13 +51,13 @@ class RedisRegistry(registry.NameRegistry):
     """Names in a Redis server; objects with the same server and database share them.
 
     Names run out by the server's clock alone. A server without persistence forgets all names when
-    it restarts; those that were kept alive are then reported as lost.
+    it restarts.
 
     Args:
       url: `redis://[user:password@]host[:port][/database]`, `rediss://...` for TLS, or
         `unix:///path/of/socket[?db=database]`.
       timeout: The longest wait for one answer, in seconds.
-      **options: Of `NameRegistry`: who, on_lost, poll_seconds.
+      **options: Of `NameRegistry`: who, poll_seconds.
 
     Raises:
       errors.MissingExtraError: If the package redis is not installed.

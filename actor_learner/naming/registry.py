@@ -3,8 +3,9 @@
 A replay server leaves its address, whoever needs it waits for it:
 
     with connect.connect("file:///shared/registry", who="replay-0") as names:
-        names.add("run/replay/0", "10.0.0.7:8008", ttl=10, keep_alive=True)
-        serve()                        # The name is gone when this block, or the process, ends.
+        names.add("run/replay/0", "10.0.0.7:8008", ttl=10)
+        while serving():               # The name is gone ten seconds after the last touch.
+            names.touch("run/replay/0")
 
     address = connect.connect("file:///shared/registry", who="actor-3").wait("run/replay/0", 60)
 """
@@ -17,14 +18,8 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterable
-from typing import Callable
-
-from absl import logging
 
 from actor_learner.naming import entries, messages, name_errors
-from actor_learner.naming import keep_alive as keep_alive_lib
-from actor_learner.naming import watch as watch_lib
 
 NamingError = name_errors.NamingError
 InvalidNameError = name_errors.InvalidNameError
@@ -32,14 +27,9 @@ NameTakenError = name_errors.NameTakenError
 NameNotFoundError = name_errors.NameNotFoundError
 NotOwnerError = name_errors.NotOwnerError
 NameWaitTimeoutError = name_errors.NameWaitTimeoutError
-NameLostError = name_errors.NameLostError
 RegistryUnavailableError = name_errors.RegistryUnavailableError
-Watch = watch_lib.Watch
-Event = watch_lib.Event
-ADDED, CHANGED, REMOVED = watch_lib.ADDED, watch_lib.CHANGED, watch_lib.REMOVED
 
 _FIRST_PAUSE = 0.01
-_CLOSE_SECONDS = 10.0
 
 
 class NameRegistry(abc.ABC):
@@ -62,39 +52,20 @@ class NameRegistry(abc.ABC):
       owner: The token, unique among all registry objects: `<who>@<host>:<process>#<random>`.
     """
 
-    def __init__(
-        self,
-        *,
-        who: str | None = None,
-        on_lost: Callable[[NameLostError], None] | None = None,
-        poll_seconds: float = 0.2,
-    ) -> None:
+    def __init__(self, *, who: str | None = None, poll_seconds: float = 0.2) -> None:
         """Makes an owner.
 
         Args:
           who: What to call it; None for a name made of the process's number.
-          on_lost: Called from a background thread when a name that was to be kept alive is found
-            to be gone or another's. It may `add` it again.
-          poll_seconds: The longest time between two looks of `wait` and `watch`.
+          poll_seconds: The longest time between two looks of `wait`.
         """
         self.who = who or f"process {os.getpid()}"
         self.owner = _token(who)
         self._poll_seconds = poll_seconds
         self._closed = threading.Event()
-        self._watches: set[Watch] = set()
-        self._watches_lock = threading.Lock()
-        self._keep_alive = keep_alive_lib.KeepAlive(
-            lambda name: self._renew(name, self.owner, None), on_lost
-        )
 
     def add(
-        self,
-        name: str,
-        value: str,
-        *,
-        ttl: float | None = None,
-        replace: bool = False,
-        keep_alive: bool = False,
+        self, name: str, value: str, *, ttl: float | None = None, replace: bool = False
     ) -> None:
         """Adds a name.
 
@@ -104,8 +75,6 @@ class NameRegistry(abc.ABC):
           ttl: Seconds until the name vanishes unless refreshed; None for never.
           replace: Take the name over from whoever has it, this registry object included. The
             former owner can no longer refresh or delete it, and is told so.
-          keep_alive: Refresh it in the background until it is deleted or this is closed. Needs a
-            `ttl`, which is then the time until others notice that this process died.
 
         Raises:
           NameTakenError: If it is there already and `replace` is false.
@@ -117,10 +86,6 @@ class NameRegistry(abc.ABC):
         entry = entries.Entry(
             entries.check_value(name, value), self.owner, entries.check_ttl(name, ttl)
         )
-        if keep_alive and ttl is None:
-            raise InvalidNameError(
-                f"{name!r} cannot be kept alive without a ttl: give one, or leave out keep_alive"
-            )
         if not self._create(name, entry, replace):
             holder = self._read(name)
             raise NameTakenError(
@@ -128,10 +93,6 @@ class NameRegistry(abc.ABC):
                 name=name,
                 holder=holder.owner if holder else None,
             )
-        if keep_alive:
-            self._keep_alive.keep(name, ttl)
-        else:
-            self._keep_alive.forget(name)
 
     def get(self, name: str) -> str:
         """The value of a name.
@@ -181,7 +142,7 @@ class NameRegistry(abc.ABC):
             pause = min(2 * pause, self._poll_seconds)
 
     def touch(self, name: str) -> None:
-        """Refreshes a name of ours: it lives for another ttl. Keep-alive does this by itself.
+        """Refreshes a name of ours: it lives for another ttl.
 
         Raises:
           NameNotFoundError: If it has vanished.
@@ -209,9 +170,7 @@ class NameRegistry(abc.ABC):
           NotOwnerError: If it is somebody else's; `take` and `clear_subtree` remove those too.
         """
         self._require_open()
-        entries.check_name(name)
-        self._keep_alive.forget(name)
-        self._require_done(name, self._remove(name, self.owner), "delete")
+        self._require_done(name, self._remove(entries.check_name(name), self.owner), "delete")
 
     def take(self, name: str) -> str:
         """Removes a name, whoever added it, and returns its value; of several one gets it.
@@ -225,8 +184,6 @@ class NameRegistry(abc.ABC):
         entry = self._take(entries.check_name(name))
         if entry is None:
             raise NameNotFoundError(f"there is no name {name!r} to take in {self}")
-        if entry.owner == self.owner:
-            self._keep_alive.forget(name)
         return entry.value
 
     def find_subtree(self, prefix: str = "") -> dict[str, str]:
@@ -241,78 +198,12 @@ class NameRegistry(abc.ABC):
         What is added meanwhile may or may not be removed.
         """
         self._require_open()
-        entries.check_prefix(prefix)
-        self._keep_alive.forget_subtree(prefix)
-        return self._clear(prefix)
-
-    def watch(
-        self,
-        names: str | Iterable[str] = "",
-        callback: Callable[[Event], None] | None = None,
-        *,
-        poll_seconds: float | None = None,
-    ) -> Watch:
-        """Follows what happens to names.
-
-        Args:
-          names: A prefix, for itself and all beneath it, or several single names.
-          callback: Called with each event, from a thread of the watch; None: read the `Watch`.
-          poll_seconds: The longest time between two looks, if not this registry's own.
-
-        Returns:
-          The watch, to be closed; it ends with this registry at the latest.
-        """
-        self._require_open()
-        if isinstance(names, str):
-            prefix = entries.check_prefix(names)
-            look = lambda: self._scan(prefix)  # noqa: E731
-        else:
-            wanted = [entries.check_name(name) for name in names]
-            look = lambda: self._read_all(wanted)  # noqa: E731
-        seen: list[int] = [self._revision()]
-
-        def open_look() -> dict[str, entries.Entry]:
-            self._require_open()
-            seen[0] = self._revision()  # Before looking, so that no change falls in between.
-            return look()
-
-        made = Watch(
-            open_look,
-            lambda seconds: self._pause(seen[0], seconds),
-            self._poll_seconds if poll_seconds is None else poll_seconds,
-            callback,
-        )
-        with self._watches_lock:
-            self._watches = {watch for watch in self._watches if not watch.closed} | {made}
-        return made
-
-    def check(self) -> None:
-        """Raises if a name that was to be kept alive has been lost.
-
-        Raises:
-          NameLostError: Until the name is added again or deleted.
-        """
-        self._keep_alive.check()
+        return self._clear(entries.check_prefix(prefix))
 
     def close(self) -> None:
-        """Ends keep-alive and watches, and removes the names that were kept alive.
-
-        So a job that ends in order frees its names at once. Others stay. May be called twice.
-        """
-        if self._closed.is_set():
-            return
-        self._closed.set()
-        kept = self._keep_alive.stop(_CLOSE_SECONDS)
-        with self._watches_lock:
-            watches, self._watches = self._watches, set()
-        for watch in watches:
-            watch.stop()
-        try:
-            for name in kept:
-                self._remove(name, self.owner)
-        except RegistryUnavailableError as error:
-            logging.warning("%s are left to run out: %s", ", ".join(kept), error)
-        finally:
+        """Ends the use of this object; what it has added stays until it runs out. Safe twice."""
+        if not self._closed.is_set():
+            self._closed.set()
             self._disconnect()
 
     def __enter__(self) -> NameRegistry:
@@ -368,10 +259,6 @@ class NameRegistry(abc.ABC):
         self._closed.wait(seconds)
 
     # Shared by the above.
-
-    def _read_all(self, names: Iterable[str]) -> dict[str, entries.Entry]:
-        found = {name: self._read(name) for name in names}
-        return {name: entry for name, entry in found.items() if entry is not None}
 
     def _require_open(self) -> None:
         if self._closed.is_set():

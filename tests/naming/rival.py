@@ -8,10 +8,11 @@ Prints `ready`, then waits for a line; `race` prints the names it won in the end
 """
 
 import sys
+import threading
 import time
 
 from actor_learner import file_lock
-from actor_learner.naming import connect, keep_alive, registry
+from actor_learner.naming import connect, registry
 
 LOST_AFTER_SECONDS = 60.0
 
@@ -36,10 +37,15 @@ def race(url, referee, *names):
 
 
 def hold(url, name, ttl):
-    # Often, so that a busy machine does not let the name run out.
-    keep_alive._RENEWALS_PER_TTL = 20
     with connect.connect(url) as mine:
-        mine.add(name, "held", ttl=float(ttl), keep_alive=True)
+        mine.add(name, "held", ttl=float(ttl))
+
+        def touch():
+            while True:
+                mine.touch(name)
+                time.sleep(float(ttl) / 20)  # So that a busy machine does not let it run out.
+
+        threading.Thread(target=touch, daemon=True).start()
         print("ready", flush=True)
         sys.stdin.readline()
 

@@ -89,7 +89,7 @@ def test_what_a_writer_killed_midway_leaves_does_no_harm(names, tmp_path):
     assert names.find_subtree() == {}
     names.add("a", "x")
     assert names.find_subtree() == {"a": "x"}
-    assert sorted(os.listdir(tmp_path)) == [".lock", "a"]
+    assert sorted(os.listdir(tmp_path)) == [".lock", ".spare", "a"]
 
 
 def test_opening_the_directory_sweeps_out_what_has_run_out(names, clock, tmp_path):
@@ -97,7 +97,7 @@ def test_opening_the_directory_sweeps_out_what_has_run_out(names, clock, tmp_pat
     names.add("run/stays", "x")
     clock.now += 11
     with files.FileRegistry(tmp_path, clock=clock):
-        assert sorted(os.listdir(tmp_path)) == [".lock", "run#stays"]
+        assert sorted(os.listdir(tmp_path)) == [".lock", ".spare", "run#stays"]
 
 
 def test_a_lock_that_is_not_freed_is_an_error_that_names_its_holder(tmp_path):
@@ -113,7 +113,7 @@ def test_a_lock_that_is_not_freed_is_an_error_that_names_its_holder(tmp_path):
             os.kill(holder.pid, signal.SIGKILL)
             holder.wait()
             names.add("b", "x")
-    assert sorted(os.listdir(tmp_path)) == [".lock", "a", "b"]
+    assert sorted(os.listdir(tmp_path)) == [".lock", ".spare", "a", "b"]
 
 
 def test_a_directory_that_cannot_be_used_is_an_error_that_names_it(tmp_path):

@@ -113,14 +113,3 @@ def added(names):
     except registry.NameTakenError:
         return False
     return True
-
-
-@pytest.mark.parametrize("backend", ["file", "redis"])
-def test_an_owner_that_ends_in_order_frees_its_name_at_once(backend, make_url, open_registry):
-    url = make_url(backend)
-    names = open_registry(url)
-    with rivals.started("hold", url, "run/learner", "3600") as (owner,):
-        assert names.get("run/learner") == "held"
-        rivals.go([owner])
-        assert owner.wait(60) == 0
-    names.add("run/learner", "mine")

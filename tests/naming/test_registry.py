@@ -222,7 +222,6 @@ def test_after_closing_nothing_can_be_asked(names, others):
         lambda: names.add("b", "x"),
         lambda: names.find_subtree(),
         lambda: names.wait("a", 0),
-        lambda: names.watch("a"),
         lambda: names.clear_subtree("a"),
     ):
         with pytest.raises(registry.NamingError, match="was closed by one"):
@@ -260,7 +259,6 @@ def test_the_longest_name_and_value_are_accepted(names, others):
         ({"value": "x", "ttl": 0}, "ttl of 'a' is 0"),
         ({"value": "x", "ttl": -1}, "ttl of 'a' is -1"),
         ({"value": "x", "ttl": float("inf")}, "ttl of 'a' is inf"),
-        ({"value": "x", "keep_alive": True}, "without a ttl"),
     ],
 )
 def test_values_and_times_to_live_are_checked(names, arguments, message):
