@@ -12,7 +12,10 @@ __version__ = "0.2.0"
 _MODULES = {
     "triggers": "actor_learner.learning.triggers",
     "metrics": "actor_learner.acting.metrics",
+    "suite_atari": "actor_learner.environments.suite_atari",
     "suite_gymnasium": "actor_learner.environments.suite_gymnasium",
+    "suite_mujoco": "actor_learner.environments.suite_mujoco",
+    "suite_pybullet": "actor_learner.environments.suite_pybullet",
 }
 
 _NAMES = {
@@ -25,6 +28,7 @@ _NAMES = {
     "World": "actor_learner.agents.algorithm",
     "check_environment": "actor_learner.environments.checks",
     "GymnasiumEnvironment": "actor_learner.environments.gymnasium",
+    "Evaluation": "actor_learner.evaluation_settings",
     "Sequence": "actor_learner.experience",
     "Unroll": "actor_learner.experience",
     "Experiment": "actor_learner.experiment",

@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     evaluate = commands.add_parser("eval", help="evaluate the best policy of a run")
     evaluate.add_argument("run", nargs="?", help=f"run directory (default: ${flags.RUN_VARIABLE})")
     evaluate.add_argument("--episodes", type=_positive, default=20)
-    evaluate.add_argument("--seed", type=int, default=0, help="seed of the environment")
+    evaluate.add_argument("--seed", type=int, default=0, help="for other episodes (default: 0)")
     evaluate.add_argument("--video", metavar="OUT.mp4", help="write a video of one lane's episodes")
     evaluate.add_argument(
         "--record", metavar="DIRECTORY", help="record as many episodes, for others to learn from"

@@ -1,9 +1,16 @@
 """Imports every room, so that all that gin files may name is registered. Imports TensorFlow."""
 
-from actor_learner import experiment, parts, tensorflow_threads
+from actor_learner import evaluation_settings, experiment, parts, tensorflow_threads, unsaved
 from actor_learner.acting import actor
 from actor_learner.agents import bc, c51, cql_sac, ddpg, dqn, impala, ppo, r2d2, sac, td3
-from actor_learner.environments import gymnasium, memory, suite_gymnasium
+from actor_learner.environments import (
+    gymnasium,
+    memory,
+    suite_atari,
+    suite_gymnasium,
+    suite_mujoco,
+    suite_pybullet,
+)
 from actor_learner.jobs import extra_jobs, stored_versions, warm_start
 from actor_learner.learning import evaluation, learner, ppo_learner, triggers
 from actor_learner.parameters import reverb_variable_container
@@ -22,6 +29,7 @@ from actor_learner.replay import (
     unroll_queue,
     window_replay,
 )
+from actor_learner.reporting import log_limit, row_limit
 
 ROOMS = (
     actor,
@@ -31,12 +39,14 @@ ROOMS = (
     ddpg,
     dqn,
     evaluation,
+    evaluation_settings,
     experiment,
     extra_jobs,
     gymnasium,
     impala,
     lane_replay,
     learner,
+    log_limit,
     memory,
     mixed_replay,
     observers,
@@ -49,17 +59,22 @@ ROOMS = (
     recorded_sequences,
     reverb_replay_buffer,
     reverb_variable_container,
+    row_limit,
     sac,
     seeded_replay,
     sequence_replay,
     server,
     stored_versions,
+    suite_atari,
     suite_gymnasium,
+    suite_mujoco,
+    suite_pybullet,
     tables,
     td3,
     tensorflow_threads,
     triggers,
     unroll_queue,
+    unsaved,
     warm_start,
     window_replay,
 )

@@ -3,7 +3,8 @@
 TF-Agents registers `Actor`, `Learner`, `ReverbReplayBuffer`, ... of its own, and importing any part
 of it imports all of these. A binding such as `Learner.triggers` would then be ambiguous. Gin lets a
 selector without a module win over longer ones, so ours are registered without one:
-`Learner.triggers` means ours, `learner.Learner.triggers` means theirs.
+`Learner.triggers` means ours. `learner.Learner.triggers` would mean theirs, and is refused
+(`configuring.replaced`); their complete name is not.
 """
 
 from __future__ import annotations

@@ -41,6 +41,10 @@ class CheckpointError(ActorLearnerError):
     """Checkpoint files exist but none of them can be read, so training must not start afresh."""
 
 
+class EvaluationError(ActorLearnerError):
+    """The policy that a run ends with cannot be evaluated: its return is not a finite number."""
+
+
 class TriggerError(ActorLearnerError):
     """A trigger raised; training stopped after a checkpoint was saved. The cause is chained."""
 
@@ -51,3 +55,10 @@ class JobError(ActorLearnerError):
 
 class JobTimeoutError(JobError, TimeoutError):
     """A wait on a job ran past its deadline; the message says who did not answer."""
+
+
+class NotFiniteError(ActorLearnerError):
+    """A reward, an observation, a loss, a gradient or a weight is NaN or infinite.
+
+    It was not applied, stored or saved. Jobs that end with it are not started again.
+    """

@@ -10,7 +10,7 @@ from tf_agents.environments import py_environment
 from tf_agents.policies import greedy_policy, tf_policy
 from tf_agents.specs import tensor_spec
 
-from actor_learner import configurable, errors
+from actor_learner import configurable, errors, evaluation_settings
 from actor_learner import experience as experience_lib
 from actor_learner import plan as plan_lib
 from actor_learner.agents import algorithm as algorithm_lib
@@ -23,10 +23,6 @@ from actor_learner.replay import (
     sequence_replay,
     unroll_queue,
 )
-
-EVALUATION_SEED_OFFSET = 1_000_003
-"""Keeps the evaluation's environments apart from those that experience is collected in."""
-
 
 STREAMS: dict[str, Callable[[], sample_stream.SampleStream]] = {
     experience_lib.TRANSITIONS: lane_replay.LaneReplay,
@@ -52,14 +48,15 @@ class Experiment:
     Args:
       environment: Makes the environment: `@GymnasiumEnvironment`, or any callable that returns a
         TF-Agents `PyEnvironment`. It is given `seed` and, for evaluation, `num_envs`, if it takes
-        them. May be left out where all experience is recorded; nothing is then evaluated.
+        them. May be left out where all experience is recorded; nothing is then evaluated, unless
+        there is an `Evaluation.environment`.
       agent: Builds the agent: `@dqn`, `@sac`, ..., or any callable that takes a
         `World` and returns a `TFAgent` or an `Algorithm`.
       replay: The sample stream. None chooses by the algorithm: `@LaneReplay()` for transitions,
         `@UnrollQueue()` for on-policy unrolls, `@SequenceReplay()` for agents with memory.
       environment_steps: Environment steps to train for, over all lanes.
       train_steps: Train steps to train for, where all experience is recorded (`@RecordedReplay()`)
-        and no environment steps are taken; `evaluation_interval` then counts train steps too.
+        and no environment steps are taken; `Evaluation.interval` then counts train steps too.
       record: Record all collected experience in the run's `experience/`, to train on later. As
         separate jobs, every actor must have the run directory.
       initial_random_steps: Environment steps taken at random before learning begins. None: 1,000
@@ -81,10 +78,8 @@ class Experiment:
       deterministic: Two runs with one seed give the same metrics, bit for bit. Slower: TensorFlow
         uses deterministic operations, samples are drawn by the learner instead of by Reverb
         (`@SeededReplay()`), and collecting and learning never overlap.
-      target_return: Stop when an evaluation's mean return reaches this.
-      evaluation_interval: Environment steps between evaluations; 0 evaluates only at the end.
-      evaluation_episodes: Episodes per evaluation. Training waits while they run.
-      evaluation_lanes: Lanes they run in; None is one per episode.
+      evaluation: How the policy is rated, and the return at which training ends. None is
+        `Evaluation()`, whose arguments a gin file binds.
       metrics_window: Episodes that the reported return is the mean of.
       report_seconds: Seconds between lines of metrics.
       sample_timeout_seconds: How long the learner waits for a sample before it gives up. With
@@ -126,10 +121,7 @@ class Experiment:
         batch_size: int = BATCH_SIZE,
         overlap: bool = False,
         deterministic: bool = False,
-        target_return: float | None = None,
-        evaluation_interval: int = 5_000,
-        evaluation_episodes: int = 20,
-        evaluation_lanes: int | None = None,
+        evaluation: evaluation_settings.Evaluation | None = None,
         metrics_window: int = 20,
         report_seconds: float = 1.0,
         sample_timeout_seconds: float = 60.0,
@@ -147,9 +139,6 @@ class Experiment:
             "learn_from": (learn_from, 0),
             "collect_steps": (collect_steps, 1),
             "batch_size": (batch_size, 1),
-            "evaluation_interval": (evaluation_interval, 0),
-            "evaluation_episodes": (evaluation_episodes, 1),
-            "evaluation_lanes": (evaluation_lanes, 1),
             "metrics_window": (metrics_window, 1),
             "replay_checkpoint_seconds": (replay_checkpoint_seconds, 0),
             "checkpoint_seconds": (checkpoint_seconds, 0),
@@ -237,10 +226,7 @@ class Experiment:
         self._batch_size = batch_size
         self.overlap = overlap
         self.deterministic = deterministic
-        self.target_return = target_return
-        self.evaluation_interval = evaluation_interval
-        self.evaluation_episodes = evaluation_episodes
-        self.evaluation_lanes = evaluation_lanes or evaluation_episodes
+        self.evaluation = evaluation_settings.Evaluation() if evaluation is None else evaluation
         self.metrics_window = metrics_window
         self.report_seconds = report_seconds
         self.sample_timeout_seconds = sample_timeout_seconds
@@ -251,19 +237,35 @@ class Experiment:
         self.max_version_lag = max_version_lag
         self.when_lagging = when_lagging
 
-    def make_environment(self, seed: int) -> py_environment.PyEnvironment:
-        """The environment experience is collected in."""
-        return self._make_environment(seed=seed)
+    @property
+    def can_evaluate(self) -> bool:
+        """Whether there is an environment to rate policies in."""
+        return self._evaluation_environment is not None
 
-    def make_evaluation_environment(self, seed: int, **more: Any) -> py_environment.PyEnvironment:
-        """An environment for evaluation, with lanes and seeds of its own.
+    @property
+    def _evaluation_environment(self) -> Callable[..., py_environment.PyEnvironment] | None:
+        return self.evaluation.environment or self.environment
+
+    def make_environment(self, seed: int, **more: Any) -> py_environment.PyEnvironment:
+        """Makes the environment that experience is collected in.
 
         Args:
-          seed: The run's seed.
+          seed: Of all lanes.
+          **more: Further arguments, such as `num_envs`, for environments that take them.
+        """
+        return _make(self.environment, seed=seed, **more)
+
+    def make_evaluation_environment(self, seed: int, **more: Any) -> py_environment.PyEnvironment:
+        """Makes an environment for evaluation, with lanes of its own.
+
+        Args:
+          seed: Of all lanes; `seeds` has one for each purpose, apart from those of training.
           **more: Further arguments, such as `make_kwargs`, for environments that take them.
         """
-        return self._make_environment(
-            seed=seed + EVALUATION_SEED_OFFSET, **{"num_envs": self.evaluation_lanes, **more}
+        return _make(
+            self._evaluation_environment,
+            seed=seed,
+            **{"num_envs": self.evaluation.lanes, **more},
         )
 
     def make_algorithm(
@@ -291,13 +293,16 @@ class Experiment:
             )
         )
 
+    def offline_specs(self) -> tuple[Any, Any]:
+        """Time step and action specs of the recorded experience, where there is nothing else."""
+        return self._replay.specs()
+
     def make_offline_algorithm(
         self, train_step: tf.Variable, environment_step: tf.Variable
     ) -> algorithm_lib.Algorithm:
         """Builds the agent for the specs of the recorded experience."""
-        time_step_spec, action_spec = self._replay.specs()
         return self.make_algorithm_for(
-            algorithm_lib.World(time_step_spec, action_spec, train_step, environment_step)
+            algorithm_lib.World(*self.offline_specs(), train_step, environment_step)
         )
 
     def make_algorithm_for(self, world: algorithm_lib.World) -> algorithm_lib.Algorithm:
@@ -331,24 +336,24 @@ class Experiment:
         if random_steps and not replays:
             raise errors.ConfigError(
                 f"Experiment.initial_random_steps is {random_steps}, but "
-                f"{type(algorithm.agent).__name__} learns from how its own policy acted: leave "
+                f"{algorithm.name} learns from how its own policy acted: leave "
                 "the binding out. Experiment.learn_from makes learning wait"
             )
         if group_steps is None and self.when_lagging == DROP:
             raise errors.ConfigError(
-                f"Experiment.when_lagging is '{DROP}', but {type(algorithm.agent).__name__} learns "
+                f"Experiment.when_lagging is '{DROP}', but {algorithm.name} learns "
                 f"from replay, whose experience is old by nature: use '{WAIT}'"
             )
         if group_steps is None:
             updates_per_step = self._updates_per_step or 1.0
         elif self._updates_per_step is not None or self._learn_from:
             raise errors.ConfigError(
-                f"{type(algorithm.agent).__name__} learns from each step once, as soon as its "
+                f"{algorithm.name} learns from each step once, as soon as its "
                 "unroll is complete: leave out Experiment.updates_per_step and "
                 "Experiment.learn_from"
             )
         else:
-            self._refuse_what_unrolls_ignore(stream, type(algorithm.agent).__name__)
+            self._refuse_what_unrolls_ignore(stream, algorithm.name)
             updates_per_step = 1.0 / (group_steps * num_lanes)
         learn_from = random_steps if self._learn_from is None else self._learn_from
         learn_from = max(learn_from, stream.first_steps(experience))
@@ -393,7 +398,7 @@ class Experiment:
         if stream is None:
             seeded = self.deterministic and algorithm.kind == experience_lib.TRANSITIONS
             stream = seeded_replay.SeededReplay() if seeded else STREAMS[algorithm.kind]()
-        agent = type(algorithm.agent).__name__
+        agent = algorithm.name
         if stream.kind != algorithm.kind:
             raise errors.ConfigError(
                 f"Experiment.replay is a {type(stream).__name__}, which makes {stream.kind}, but "
@@ -418,12 +423,23 @@ class Experiment:
             )
         return stream
 
-    def _make_environment(self, **wanted: Any) -> py_environment.PyEnvironment:
-        parameters = inspect.signature(self.environment).parameters
-        accepted = {name: value for name, value in wanted.items() if name in parameters}
-        env = self.environment(**accepted)
-        lanes_lib.as_lanes(env)  # Raises, naming what is accepted, for anything else.
-        return env
+
+def _make(
+    environment: Callable[..., py_environment.PyEnvironment] | None, **wanted: Any
+) -> py_environment.PyEnvironment:
+    """Calls it with what it takes of the arguments that are wanted."""
+    if environment is None:
+        raise errors.ConfigError(
+            "this needs an environment, but neither Experiment.environment nor "
+            "Evaluation.environment is set"
+        )
+    # Not of a class itself: what a scope of gin makes of it (`@evaluation/...`) shows none.
+    is_class = inspect.isclass(environment)
+    parameters = inspect.signature(environment.__init__ if is_class else environment).parameters
+    accepted = {name: value for name, value in wanted.items() if name in parameters}
+    env = environment(**accepted)
+    lanes_lib.as_lanes(env)  # Raises, naming what is accepted, for anything else.
+    return env
 
 
 def greedy(policy: tf_policy.TFPolicy) -> tf_policy.TFPolicy:

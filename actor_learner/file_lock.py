@@ -11,12 +11,13 @@ import socket
 import time
 from collections.abc import Iterator
 
-from actor_learner import errors
+from actor_learner import disk_space, errors
 
 # Between two looks at a lock that somebody holds, in seconds: at random, so that waiters that were
 # refused together do not come back together.
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.001, 0.01
 
+_SIGNATURE_BYTES = 256
 _UNSUPPORTED = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -44,14 +45,26 @@ def locked(path: str | os.PathLike, *, purpose: str, timeout: float = 30.0) -> I
     try:
         _acquire(file, path, purpose, timeout)
         try:
-            os.ftruncate(file, 0)
-            os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
+            _sign(file)
             yield
         finally:
             # Closing alone would not free it if a child was forked meanwhile.
             fcntl.flock(file, fcntl.LOCK_UN)
     finally:
         os.close(file)
+
+
+def _sign(file: int) -> None:
+    """Notes who holds the lock, for the messages of others: always over the same bytes.
+
+    So a full disk, which has no room for a first signature, still has it for the next.
+    """
+    holder = f"process {os.getpid()} on {socket.gethostname()}".encode()
+    try:
+        os.pwrite(file, holder[:_SIGNATURE_BYTES].ljust(_SIGNATURE_BYTES), 0)
+    except OSError as error:
+        if not disk_space.is_out_of_space(error):
+            raise
 
 
 def _acquire(file: int, path: str | os.PathLike, purpose: str, timeout: float) -> None:
@@ -62,7 +75,8 @@ def _acquire(file: int, path: str | os.PathLike, purpose: str, timeout: float) -
             return
         except BlockingIOError:
             if time.monotonic() >= deadline:
-                holder = os.pread(file, 256, 0).decode(errors="replace") or "an unknown process"
+                signed = os.pread(file, _SIGNATURE_BYTES, 0).decode(errors="replace").strip()
+                holder = signed or "an unknown process"
                 raise LockTimeoutError(
                     f"process {os.getpid()} has waited {timeout:g} s for the lock {path}, for "
                     f"{purpose}; {holder} holds it: that process is stopped or its disk hangs"

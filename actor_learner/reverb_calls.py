@@ -109,6 +109,11 @@ def giving_up_when(condition: Callable[[], bool]) -> Iterator[None]:
         _give_up.reset(token)
 
 
+def given_up() -> bool:
+    """Whether the condition of `giving_up_when` holds in this thread."""
+    return _give_up.get()()
+
+
 def wait_in_slices(call: Callable[[int], None], timeout_seconds: float) -> None:
     """Runs `call(timeout_ms)` again and again until it succeeds or the time is up.
 
@@ -122,7 +127,7 @@ def wait_in_slices(call: Callable[[int], None], timeout_seconds: float) -> None:
             call(max(1, int(1000 * min(left, _SLICE_SECONDS))))
             return
         except reverb_errors.DeadlineExceededError:
-            if left <= _SLICE_SECONDS or _give_up.get()():
+            if left <= _SLICE_SECONDS or given_up():
                 raise
 
 
@@ -148,10 +153,10 @@ def fetch_tables(
         try:
             return client.server_info(timeout=max(1, math.ceil(min(left, _INFO_SLICE_SECONDS))))
         except reverb_errors.DeadlineExceededError as error:
-            if left <= _INFO_SLICE_SECONDS or _give_up.get()():
+            if left <= _INFO_SLICE_SECONDS or given_up():
                 raise no_answer(client.server_address, timeout_seconds) from error
         except RuntimeError as error:  # The connection broke off: the server ends or restarts.
-            if left <= 0 or _give_up.get()():
+            if left <= 0 or given_up():
                 raise no_answer(client.server_address, timeout_seconds) from error
             time.sleep(min(_RETRY_SECONDS, left))
 

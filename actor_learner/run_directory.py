@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from importlib import metadata
 from typing import Any
 
-from actor_learner import errors, redaction
+from actor_learner import errors, redaction, unsaved
+from actor_learner.reporting import atomic
 
 _VERSIONS_OF = ("actor-learner", "tensorflow", "tf-agents", "dm-reverb", "gymnasium", "numpy")
 
@@ -82,7 +83,8 @@ class RunDirectory:
     @property
     def has_checkpoints(self) -> bool:
         """Whether a learner has saved anything here."""
-        return any((self.tensorboard / "checkpoints").glob("ckpt-*"))
+        # The index comes last; a process killed in its first save leaves `ckpt-1_temp` alone.
+        return any((self.tensorboard / "checkpoints").glob("ckpt-*.index"))
 
     @property
     def description(self) -> pathlib.Path:
@@ -130,6 +132,15 @@ class RunDirectory:
     @property
     def curve(self) -> pathlib.Path:
         return self.path / "curve.png"
+
+    def write_text(self, path: pathlib.Path, text: str) -> None:
+        """Writes one of its files, whole or not at all; on a full disk as soon as there is room."""
+
+        def write() -> None:
+            with atomic.replacing(path) as temporary:
+                temporary.write_text(text)
+
+        unsaved.ledger().attempt(path.name, write, where=path)
 
     def log(self, job: str, index: int = 0) -> pathlib.Path:
         """The log file of one job; its directory is made."""

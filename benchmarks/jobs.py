@@ -31,7 +31,7 @@ _BINDINGS = (
     "Experiment.initial_random_steps = 0",
     "Experiment.collect_steps = 64",
     "Experiment.updates_per_step = 0.05",
-    "Experiment.target_return = None",
+    "Evaluation.target_return = None",
 )
 
 

@@ -23,7 +23,7 @@ _BINDINGS = (
     "Experiment.collect_steps = 16",
     "Experiment.initial_random_steps = 64",
     # An evaluation waits as well, and is not what is measured.
-    "Experiment.evaluation_episodes = 1",
+    "Evaluation.episodes = 1",
 )
 
 

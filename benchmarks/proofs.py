@@ -17,7 +17,7 @@ RECURRENT, OFFLINE, JOBS = "recurrent", "offline", "jobs"
 
 @dataclasses.dataclass(frozen=True)
 class Proof:
-    """What a configuration must show: `needed` of `seeds` seeds reach `target`.
+    """What a configuration must show: `needed` of `seeds` seeds reach `target`, and confirm it.
 
     Attributes:
       group: Name that stands for all proofs of a kind.

@@ -24,8 +24,8 @@ from benchmarks import streams
 
 PEER_TABLE = "peer"
 _UNINTERRUPTED = (
-    "--gin_param=Experiment.target_return = None",
-    "--gin_param=Experiment.evaluation_interval = 0",
+    "--gin_param=Evaluation.target_return = None",
+    "--gin_param=Evaluation.interval = 0",
 )
 
 
@@ -101,7 +101,7 @@ class Settings:
             memory_bytes=1 << 20,
             seeds=1,
             # The targets are not reached, but it is asked whether they are.
-            train_arguments=(_steps(1_600), "--gin_param=Experiment.evaluation_episodes = 2"),
+            train_arguments=(_steps(1_600), "--gin_param=Evaluation.episodes = 2"),
             rate_arguments=(
                 *_UNINTERRUPTED,
                 _steps(10_000),

@@ -2,15 +2,19 @@
 
 # From the longest on, by `make test ARGS=--durations=40`.
 LONGEST = (
+    "learning/test_tf_agents_contract.py",
+    "commands/test_full_disk.py",
     "jobs/test_on_policy_jobs.py",
     "jobs/test_faults.py",
     "jobs/test_deterministic.py",
     "launch/test_ray.py",
     "commands/test_up_run.py",
-    "learning/test_tf_agents_contract.py",
     "test_benchmarks.py",
     "jobs/test_jobs.py",
     "jobs/test_leaves.py",
+    "learning/test_not_finite_agents.py",
+    "jobs/test_eager_tensors.py",
+    "test_distributed_script.py",
     "jobs/test_one_process.py",
     "test_examples.py",
     "commands/test_train.py",

@@ -22,6 +22,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import types
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -105,6 +106,19 @@ def run_tf_agents_tests(
 def with_imports_replaced(module_path: str, replacements: Mapping[str, str]) -> str:
     """The source of an installed module with some of its imports replaced, to run as a script."""
     return _substitute_imports(_read_module(module_path), replacements)
+
+
+def load_with_imports_replaced(
+    module_path: str, replacements: Mapping[str, str], directory: pathlib.Path
+) -> types.ModuleType:
+    """Imports such a source, which is written to `directory`, under a name of its own."""
+    name = module_path.rpartition(".")[2]
+    path = directory / f"{name}.py"
+    path.write_text(with_imports_replaced(module_path, replacements))
+    spec = importlib.util.spec_from_file_location(f"ported_{name}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _read_module(module_path: str) -> str:

@@ -86,6 +86,7 @@ FIELDS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow  # It only shows that the benchmarks run.
 def test_the_command_measures_and_writes_its_results(tmp_path):
     target = tmp_path / "results.json"
     names = "collect,write,read,learn"
@@ -320,8 +321,8 @@ def test_peers_train_as_often_evaluated_as_ours():
     for case in end_to_end.CASES:
         if case.target is not None:
             text = (ROOT / "gin" / f"{case.leaf}.gin").read_text().replace("_", "")
-            assert f"Experiment.evaluationinterval = {case.peer.arguments[2][11:]}\n" in text
-            assert f"Experiment.targetreturn = {case.target}\n" in text
+            assert f"Evaluation.interval = {case.peer.arguments[2][11:]}\n" in text
+            assert f"Evaluation.targetreturn = {case.target}\n" in text
 
 
 @pytest.mark.parametrize("case", end_to_end.CASES, ids=lambda case: case.what)

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from benchmarks import learning_proofs, processes, proof_table, proofs
+from benchmarks import learning_proofs, processes, proof_readme, proof_table, proofs
 
 PROOF = proofs.Proof("toys", 1.0, seeds=2, needed=1, leaf="dqn_cartpole")
 CONTROL = proofs.Proof("controls", 0.5, seeds=1, needed=1, leaf="dqn_cartpole", control=True)
@@ -56,8 +56,10 @@ def test_finished_runs_are_not_repeated(toys, capsys):
     assert learning_proofs.main([]) == 0
     assert len(toys["called"]) == 3
     table = capsys.readouterr().out
-    assert "| toy | proved | 1 of 2 reach it | 1 | 1,000 | 5 (5 to 5) | 1 still do |" in table
-    assert "| control | proved | 1 of 1 stay below it | 0.5 | 1,000 |" in table
+    # Of seeds with 0 and 2, either may be drawn twice: each in a quarter of the repetitions.
+    toy = "| toy | proved | 1 of 2 reach it | 1 | 1.00 [0.00, 2.00] | 1,000 | 5 (5 to 5) |"
+    assert f"{toy} 1 still do |" in table
+    assert "| control | proved | 1 of 1 stay below it | 0.5 | 0.20 [0.20, 0.20] | 1,000 |" in table
 
 
 def test_results_of_older_code_are_repeated_unless_they_are_to_be_kept(toys, monkeypatch, capsys):
@@ -154,6 +156,49 @@ def test_cql_learns_from_the_whole_run_of_its_expert(monkeypatch, tmp_path):
     assert f"--gin_param=RecordedReplay.path = '{run}'" in learner
 
 
+def test_a_target_counts_from_the_evaluation_that_is_confirmed():
+    rows = [
+        {"environment_steps": 10, "eval_return": 1.5},  # By luck.
+        {"environment_steps": 20, "eval_return": 1.5, "best_return": 0.9},
+        {"environment_steps": 30},
+        {"environment_steps": 40, "eval_return": 1.1, "best_return": 1.0},
+    ]
+    assert learning_proofs._first_to_reach(PROOF, rows)["environment_steps"] == 40
+    assert learning_proofs._first_to_reach(PROOF, rows[:3]) is None
+    # Nor may luck alone lift a control above what it must stay below.
+    assert learning_proofs._first_to_reach(CONTROL, rows)["environment_steps"] == 10
+
+
+README = """\
+| file | reaches | on | return | environment steps (median) | seconds of training (median) |
+|---|---|---|---|---|---|
+| `toy.gin` ¹ | one, over 20 episodes | 0 of 9 seeds | – | 7 | 7 (1–9) |
+| `other.gin` | nothing | 0 of 9 seeds | – | 7 | 7 |
+"""
+
+
+def test_the_rows_of_the_readme_are_filled_in_from_the_results(toys, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(learning_proofs, "ROOT", tmp_path)
+    (tmp_path / "README.md").write_text(README)
+    untouched = README.splitlines()[2:]
+    assert learning_proofs.main(["--readme"]) == 0
+    assert capsys.readouterr().out.splitlines() == untouched
+    assert learning_proofs.main(["--only=toy"]) == 0
+    capsys.readouterr()
+    assert learning_proofs.main(["--readme"]) == 0
+    filled, other = capsys.readouterr().out.splitlines()
+    assert filled == (
+        "| `toy.gin` ¹ | one, over 20 episodes | 1 of 2 seeds | 1.00 [0.00, 2.00] | 1,000 | 5 |"
+    )
+    assert other == untouched[1]
+    assert len(toys["called"]) == 2
+
+
+def test_the_readme_has_the_table_that_is_filled_in():
+    found = proof_readme.rows((proofs.ROOT / "README.md").read_text(), {})
+    assert len(found) >= 14 and all(row.count("|") == 7 for row in found)
+
+
 def test_groups_stand_for_their_proofs():
     assert proofs.select("recurrent") == ["r2d2_memory", "r2d2_memory_long", "r2d2_memory_control"]
     offline = ["bc_cartpole", "cql_pendulum"]
@@ -171,7 +216,7 @@ def test_every_proof_has_a_leaf_and_rates_memory_as_its_leaf_does():
         assert len(proofs.config_digest(name)) == 12
         assert (proof.fresh_episodes >= 200) == (proof.group == proofs.RECURRENT)
     control = (proofs.ROOT / "gin" / "r2d2_memory_control.gin").read_text()
-    assert "Experiment.evaluation_episodes = 1_000\n" in control
+    assert "Evaluation.episodes = 1_000\n" in control
     assert "environment_steps" not in control  # As many as those with memory.
 
 
@@ -179,8 +224,8 @@ def test_chance_alone_does_not_fail_the_control_without_memory():
     proof = proofs.PROOFS["r2d2_memory_control"]
     leaf = (proofs.ROOT / "gin" / "r2d2_memory.gin").read_text().replace("_", "")
     steps, interval = (
-        int(re.search(rf"Experiment\.{name} = (\d+)", leaf)[1])
-        for name in ("environmentsteps", "evaluationinterval")
+        int(re.search(rf"{name} = (\d+)", leaf)[1])
+        for name in (r"Experiment\.environmentsteps", r"Evaluation\.interval")
     )
     episodes = proof.fresh_episodes
     # One in four answers is right without memory; each evaluation asks that often.

@@ -200,6 +200,6 @@ def test_make_without_a_suitable_python_says_so_in_one_line(checkout):
     assert done.returncode == 2
     errors = [line for line in done.stderr.splitlines() if not line.startswith("make")]
     assert len(errors) == 1
-    assert errors[0].startswith("error: no Python 3.11, 3.10 or 3.9")
+    assert errors[0].startswith("error: no Python 3.10, 3.11 or 3.9")
     assert "no-such-python" in errors[0]
     assert not (checkout / ".venv").exists()

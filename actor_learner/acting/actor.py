@@ -13,11 +13,13 @@ from absl import logging
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
-from actor_learner import configurable
+from actor_learner import configurable, counters
 from actor_learner.acting import metrics as metrics_lib
 from actor_learner.environments import lanes as lanes_lib
 from actor_learner.inference import python as python_inference
 from actor_learner.inference import streams
+from actor_learner.reporting import row_limit
+from actor_learner.reporting import summaries as summaries_lib
 
 Observer = Callable[[trajectory_lib.Trajectory], Any]
 
@@ -54,7 +56,7 @@ class Actor:
       reference_metrics: Metrics against which summaries of the others are plotted as well.
       image_metrics: Like `metrics`, with images as results.
       summary_dir: Where summaries go; None writes none.
-      summary_interval: Train steps between summaries.
+      summary_interval: Train steps between summaries; more in very long runs, see `row_limit`.
       end_episode_on_boundary: Count an episode at its boundary step (LAST to FIRST), so that
         observers have seen it; else at its last step.
       name: Prefix of summaries.
@@ -65,6 +67,8 @@ class Actor:
       seed: Seed of the random initial actions.
       group_steps_per_run: Stop a run after this many batched steps, each of which steps every lane
         once, boundary steps included: what an unroll is made of.
+      policy_version: Returns the version of the policy, for callers that know it as a plain number;
+        by default `train_step` is read in every run.
     """
 
     def __init__(
@@ -89,6 +93,7 @@ class Actor:
         initial_random_steps: int = 0,
         seed: int | None = None,
         group_steps_per_run: int | None = None,
+        policy_version: Callable[[], int] | None = None,
     ) -> None:
         if not (steps_per_run or episodes_per_run or group_steps_per_run):
             raise ValueError(
@@ -131,14 +136,14 @@ class Actor:
         self._info_observers = list(info_observers or [])
 
         self._write_summaries = bool(summary_dir)
-        if self._write_summaries:
-            self._summary_writer = tf.summary.create_file_writer(summary_dir, flush_millis=10000)
-        else:
-            self._summary_writer = tf.summary.create_noop_writer()
+        self._summaries = summaries_lib.Summaries(summary_dir, f"the actor {name!r}")
         self._summary_interval = summary_interval
         self._last_summary = -summary_interval  # So that step 0 is written as well.
+        self._dense_summaries = row_limit.row_limit()
         self._name = name
-        self._policy_version = int(train_step.numpy())
+        self._read_version = policy_version or (lambda: counters.read(train_step))
+        self._policy_version = int(counters.read(train_step))
+        self._steps_taken = 0
         self.reset()
 
     @property
@@ -151,7 +156,7 @@ class Actor:
 
     @property
     def summary_writer(self) -> tf.summary.SummaryWriter:
-        return self._summary_writer
+        return self._summaries.writer
 
     @property
     def train_step(self) -> tf.Variable:
@@ -170,13 +175,18 @@ class Actor:
         """The train step whose variables chose the actions of the current or latest run."""
         return self._policy_version
 
+    @property
+    def steps_taken(self) -> int:
+        """Environment steps of all complete runs of this actor; boundary steps do not count."""
+        return self._steps_taken
+
     def run(self) -> None:
         """Runs until the steps, episodes or group steps of one run are done.
 
         What an observer raises ends the run. The step it was called with has been taken, and
         counts; the next run goes on after it, and the observers behind that one never see it.
         """
-        self._policy_version = int(self._train_step.numpy())
+        self._policy_version = int(self._read_version())
         num_steps = 0
         num_episodes = 0
         num_group_steps = 0
@@ -200,12 +210,14 @@ class Actor:
                 boundaries = ended
                 self._observe(time_step, response, next_time_step)
         finally:
+            self._steps_taken += num_steps
             if self._environment_step is not None:
-                self._environment_step.assign_add(num_steps)
+                counters.add(self._environment_step, num_steps)
         if (
             self._write_summaries
             and self._summary_interval > 0
-            and self._policy_version - self._last_summary >= self._summary_interval
+            and self._policy_version - self._last_summary
+            >= max(self._summary_interval, self._policy_version / self._dense_summaries)
         ):
             self.write_metric_summaries()
             self._last_summary = self._policy_version
@@ -216,24 +228,40 @@ class Actor:
         self.log_metrics()
 
     def write_metric_summaries(self) -> None:
-        """Writes the metrics' values, against the train step and each reference metric."""
-        with self._summary_writer.as_default(), tf.summary.record_if(True):
+        """Writes the metrics' values, against the train step and each reference metric.
+
+        On a full disk they are left out, and count as lost.
+        """
+        if not self._summaries.have_room():
+            return
+        try:
+            self._write_metric_summaries()
+        except tf.errors.OpError as error:
+            if not self._summaries.are_cause_of(error):
+                raise
+
+    def _write_metric_summaries(self) -> None:
+        with self._summaries.writer.as_default(), tf.summary.record_if(True):
             for metric in self._metrics:
-                value = metric.result()
-                tf.summary.scalar(
-                    os.path.join("Metrics/", self._name, metric.name), value, self._train_step
+                _write(
+                    tf.summary.scalar,
+                    metric,
+                    name=os.path.join("Metrics/", self._name, metric.name),
+                    step=self._train_step,
                 )
                 for reference in self._reference_metrics:
-                    tf.summary.scalar(
-                        os.path.join(self._name, f"Metrics/{metric.name}/{reference.name}"),
-                        value,
+                    _write(
+                        tf.summary.scalar,
+                        metric,
+                        name=os.path.join(self._name, f"Metrics/{metric.name}/{reference.name}"),
                         step=reference.result(),
                     )
             for metric in self._image_metrics:
-                tf.summary.image(
-                    os.path.join("Metrics/", self._name, metric.name),
-                    metric.result(),
-                    self._train_step,
+                _write(
+                    tf.summary.image,
+                    metric,
+                    name=os.path.join("Metrics/", self._name, metric.name),
+                    step=self._train_step,
                 )
 
     def log_metrics(self) -> None:
@@ -248,14 +276,13 @@ class Actor:
 
     def close(self) -> None:
         """Closes the summary writer; the environment and observers belong to the caller."""
-        self._summary_writer.close()
+        self._summaries.close()
 
     def _choose_stream(self) -> Any:
-        if (
-            self._random_stream is not None
-            and self._environment_step.numpy() < self._initial_random_steps
-        ):
-            return self._random_stream
+        if self._random_stream is not None:
+            if counters.read(self._environment_step) < self._initial_random_steps:
+                return self._random_stream
+            self._random_stream = None  # Steps only grow: there is no need to look again.
         return self._stream
 
     def _observe(self, time_step: ts.TimeStep, response: Any, next_time_step: ts.TimeStep) -> None:
@@ -313,6 +340,14 @@ def eval_metrics(buffer_size: int) -> list[metrics_lib.EpisodeMetric]:
         metrics_lib.MinReturn(statistics),
         metrics_lib.MaxReturn(statistics),
     ]
+
+
+def _write(summary: Callable[..., Any], metric: Any, *, name: str, step: Any) -> None:
+    """Writes one summary, or logs why not: a metric that has no number must not end a run."""
+    try:
+        summary(name=name, data=metric.result(), step=step)
+    except ValueError as error:
+        logging.error("No summary %r was written for %s: %s", name, metric, error)
 
 
 def _without_lane(array: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Callable, NamedTuple
 
 import numpy as np
@@ -31,8 +32,9 @@ class Evaluator:
       env: A TF-Agents `PyEnvironment`, batched or not, used by nobody else.
       policy: The policy to evaluate; its current variables are used in each evaluation.
       episodes: Episodes per evaluation, shared out over the lanes.
-      seed: Each evaluation starts from this seed, so that evaluations of one run are comparable;
-        None, or an environment that cannot be seeded, lets its random streams run on.
+      seed: Each evaluation starts from this seed, unless it is given another, so that evaluations
+        of one run are comparable; None, or an environment that cannot be seeded, lets its random
+        streams run on.
       max_episode_steps: An episode longer than this is an error, not a hang.
     """
 
@@ -56,20 +58,23 @@ class Evaluator:
         self._seed = seed
         self._max_episode_steps = max_episode_steps
 
-    def run(self, on_step: Callable[[], None] | None = None) -> Episodes:
+    def run(
+        self, on_step: Callable[[], None] | None = None, *, seed: int | None = None
+    ) -> Episodes:
         """Evaluates once.
 
         Args:
           on_step: Called after each batched step and once before the first; for videos.
+          seed: Starts from this seed instead of the usual one.
 
         Raises:
           errors.EnvironmentError: If an episode does not end.
         """
-        if self._seed is not None:
-            try:
-                self._env.seed(self._seed)
-            except NotImplementedError:
-                self._seed = None
+        seed = self._seed if seed is None else seed
+        if seed is not None:
+            # One that cannot be seeded goes on to episodes that it has not played yet.
+            with contextlib.suppress(NotImplementedError):
+                self._env.seed(seed)
         time_step = self._lanes.reset()
         self._stream.reset()
         num_lanes = self._lanes.num_lanes

@@ -1,4 +1,4 @@
-"""Episode metrics in plain NumPy, for one lane or many, under TF-Agents' names.
+"""Episode metrics in plain NumPy, for one lane or many: TF-Agents' metrics, under their names.
 
 Several metrics read one `EpisodeStatistics`, which looks at each trajectory once, however many
 metrics hand it over: bookkeeping costs a few microseconds per batched step.
@@ -7,17 +7,22 @@ metrics hand it over: bookkeeping costs a few microseconds per batched step.
 from __future__ import annotations
 
 import collections
-from typing import Any
+import json
+from collections.abc import Iterable
 
 import numpy as np
+import tensorflow as tf
+from tf_agents.metrics import py_metric, py_metrics
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
 FIRST, LAST = int(ts.StepType.FIRST), int(ts.StepType.LAST)
 
 
-class EpisodeStatistics:
+class EpisodeStatistics(tf.train.experimental.PythonState):
     """Counts steps and episodes over all lanes and keeps the latest episodes' returns.
+
+    A `tf.train.Checkpoint` keeps what `state` returns.
 
     Args:
       buffer_size: How many of the latest episodes the window holds.
@@ -82,9 +87,18 @@ class EpisodeStatistics:
         self.returns = collections.deque(state["returns"], maxlen=self._buffer_size)
         self.lengths = collections.deque(state["lengths"], maxlen=self._buffer_size)
 
+    def serialize(self) -> str:
+        return json.dumps(self.state())
 
-class EpisodeMetric:
+    def deserialize(self, string_value: str) -> None:
+        self.restore(json.loads(string_value))
+
+
+class EpisodeMetric(py_metric.PyStepMetric):
     """One number read off an `EpisodeStatistics`; callable as an observer.
+
+    Those that TF-Agents has too are instances of its classes, for `isinstance`; they share nothing
+    with them but the interface, and so do not look at every trajectory once per metric.
 
     Args:
       statistics: Shared with other metrics, or None for statistics of its own.
@@ -100,22 +114,18 @@ class EpisodeMetric:
         name: str | None = None,
         buffer_size: int = 10,
     ) -> None:
+        # Not those of TF-Agents' metrics, which would make buffers of their own.
+        py_metric.PyMetric.__init__(self, name or self.default_name)
         self.statistics = statistics or EpisodeStatistics(buffer_size)
-        self.name = name or self.default_name
 
     def __call__(self, trajectory: trajectory_lib.Trajectory) -> None:
         self.statistics(trajectory)
 
-    def result(self) -> Any:
-        """The metric's current value, a NumPy scalar."""
-        raise NotImplementedError
-
-    def reset(self) -> None:
-        """Resets the statistics, those of all metrics that share them included."""
-        self.statistics.reset()
+    def call(self, trajectory: trajectory_lib.Trajectory) -> None:
+        self.statistics(trajectory)
 
 
-class NumberOfEpisodes(EpisodeMetric):
+class NumberOfEpisodes(EpisodeMetric, py_metrics.NumberOfEpisodes):
     """Episodes finished, over all lanes."""
 
     default_name = "NumberOfEpisodes"
@@ -123,8 +133,12 @@ class NumberOfEpisodes(EpisodeMetric):
     def result(self) -> np.int64:
         return np.int64(self.statistics.episodes)
 
+    def reset(self) -> None:
+        """Counts from 0 again."""
+        self.statistics.episodes = 0
 
-class EnvironmentSteps(EpisodeMetric):
+
+class EnvironmentSteps(EpisodeMetric, py_metrics.EnvironmentSteps):
     """Environment steps taken, over all lanes; boundary steps do not count."""
 
     default_name = "EnvironmentSteps"
@@ -132,42 +146,63 @@ class EnvironmentSteps(EpisodeMetric):
     def result(self) -> np.int64:
         return np.int64(self.statistics.environment_steps)
 
+    def reset(self, environment_steps: int = 0) -> None:
+        """Counts from `environment_steps` on."""
+        self.statistics.environment_steps = environment_steps
 
-class AverageReturn(EpisodeMetric):
-    """Mean return of the latest episodes; 0 before the first one ends, as in TF-Agents."""
+
+class _WindowMetric(EpisodeMetric):
+    """A metric of the latest episodes; 0 before the first one ends, as in TF-Agents."""
+
+    _reduce = staticmethod(np.mean)
+
+    def _window(self) -> collections.deque:
+        return self.statistics.returns
+
+    def result(self) -> np.float32:
+        window = self._window()
+        return np.float32(self._reduce(window)) if window else np.float32(0.0)
+
+    def reset(self) -> None:
+        """Empties the window, for all metrics that read it; running episodes go on."""
+        self._window().clear()
+
+    @property
+    def data(self) -> py_metrics.NumpyDeque:
+        """A copy of the window."""
+        copy = py_metrics.NumpyDeque(self._window().maxlen, np.float64)
+        copy.extend(self._window())
+        return copy
+
+    def add_to_buffer(self, values: Iterable[float]) -> None:
+        """Adds the values of further episodes to the window."""
+        self._window().extend(values)
+
+
+class AverageReturn(_WindowMetric, py_metrics.AverageReturnMetric):
+    """Mean return of the latest episodes."""
 
     default_name = "AverageReturn"
 
-    def result(self) -> np.float32:
-        return _over_window(np.mean, self.statistics.returns)
 
-
-class AverageEpisodeLength(EpisodeMetric):
-    """Mean length of the latest episodes; 0 before the first one ends."""
+class AverageEpisodeLength(_WindowMetric, py_metrics.AverageEpisodeLengthMetric):
+    """Mean length of the latest episodes."""
 
     default_name = "AverageEpisodeLength"
 
-    def result(self) -> np.float32:
-        return _over_window(np.mean, self.statistics.lengths)
+    def _window(self) -> collections.deque:
+        return self.statistics.lengths
 
 
-class MinReturn(EpisodeMetric):
-    """Smallest return among the latest episodes; 0 before the first one ends."""
+class MinReturn(_WindowMetric):
+    """Smallest return among the latest episodes."""
 
     default_name = "MinReturn"
-
-    def result(self) -> np.float32:
-        return _over_window(np.min, self.statistics.returns)
+    _reduce = staticmethod(np.min)
 
 
-class MaxReturn(EpisodeMetric):
-    """Largest return among the latest episodes; 0 before the first one ends."""
+class MaxReturn(_WindowMetric):
+    """Largest return among the latest episodes."""
 
     default_name = "MaxReturn"
-
-    def result(self) -> np.float32:
-        return _over_window(np.max, self.statistics.returns)
-
-
-def _over_window(reduce: Any, values: collections.deque) -> np.float32:
-    return np.float32(reduce(values)) if values else np.float32(0.0)
+    _reduce = staticmethod(np.max)

@@ -16,9 +16,9 @@ from tf_agents.distributions import shifted_categorical
 from tf_agents.specs import tensor_spec
 
 from actor_learner import errors
+from actor_learner.agents import action_range
 
 _IMPOSSIBLE = -1e9  # Logit of choices that a component of an action does not have.
-_LARGEST_HALF_RANGE = 1e6  # An action with a wider range counts as one without bounds.
 
 
 class Sample(NamedTuple):
@@ -48,13 +48,12 @@ class _Choices(NamedTuple):
 class _Numbers(NamedTuple):
     """A continuous leaf: a part of the raw vector, scaled and clipped to its bounds."""
 
-    spec: tensor_spec.TensorSpec
+    range: action_range.ActionRange
     start: int  # Within the raw vector.
-    size: int
-    centre: np.ndarray  # [size]
-    half_range: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
+
+    @property
+    def part(self) -> slice:
+        return slice(self.start, self.start + self.range.size)
 
 
 class ActionDistribution:
@@ -62,7 +61,7 @@ class ActionDistribution:
 
     Discrete leaves (scalars, or arrays of choices that may have different numbers of values) are
     independent categorical distributions. All continuous elements together are one Gaussian over
-    raw numbers; an element with bounds is `centre + half_range * raw`, clipped. Probabilities are
+    raw numbers: an element with bounds is `centre + half_range * raw`, clipped. Probabilities are
     those of the raw numbers: clipping loses what was drawn, so whoever wants the probability of an
     action later has to keep them.
 
@@ -83,8 +82,8 @@ class ActionDistribution:
                 leaf = _choices(spec, self.num_logits)
                 self.num_logits += leaf.size * leaf.depth
             elif spec.dtype.is_floating:
-                leaf = _numbers(spec, self.num_continuous)
-                self.num_continuous += leaf.size
+                leaf = _Numbers(action_range.ActionRange(spec), self.num_continuous)
+                self.num_continuous += leaf.range.size
             else:
                 raise errors.SpecMismatchError(f"no policy can choose an action of {spec}")
             self._leaves.append(leaf)
@@ -175,16 +174,15 @@ class ActionDistribution:
                     )
                 )
             else:
-                part = slice(leaf.start, leaf.start + leaf.size)
-                shape = [-1, *leaf.spec.shape]
-                stddev = tf.exp(log_stddev[..., part]) * leaf.half_range.astype(np.float32)
+                spec = leaf.range.spec
+                stddev = tf.cast(tf.exp(log_stddev[..., leaf.part]), spec.dtype)
+                stddev = tf.reshape(stddev * leaf.range.half_range, [-1, *spec.shape])
                 parts.append(
                     tfp.distributions.Independent(
                         tfp.distributions.Normal(
-                            _bounded(leaf, mean[..., part]),
-                            tf.cast(tf.reshape(stddev, shape), leaf.spec.dtype),
+                            leaf.range.to_environment(mean[..., leaf.part]), stddev
                         ),
-                        reinterpreted_batch_ndims=leaf.spec.shape.rank,
+                        reinterpreted_batch_ndims=spec.shape.rank,
                     )
                 )
         return tf.nest.pack_sequence_as(self._action_spec, parts)
@@ -205,7 +203,7 @@ class ActionDistribution:
                     chosen += leaf.low.reshape(leaf.spec.shape)
                 parts.append(tf.cast(chosen, leaf.spec.dtype))
             else:
-                parts.append(_bounded(leaf, raw[..., leaf.start : leaf.start + leaf.size]))
+                parts.append(leaf.range.to_environment(raw[..., leaf.part]))
         return tf.nest.pack_sequence_as(self._action_spec, parts)
 
 
@@ -226,25 +224,6 @@ def _choices(spec: tensor_spec.BoundedTensorSpec, start: int) -> _Choices:
         mask = np.where(np.arange(depth) < counts[:, np.newaxis], 0.0, _IMPOSSIBLE)
         mask = mask.astype(np.float32)
     return _Choices(spec, start, size, depth, low, mask)
-
-
-def _numbers(spec: tensor_spec.TensorSpec, start: int) -> _Numbers:
-    size = spec.shape.num_elements()
-    low, high = np.full(size, -np.inf), np.full(size, np.inf)
-    if isinstance(spec, tensor_spec.BoundedTensorSpec):
-        low = np.broadcast_to(spec.minimum, spec.shape).reshape(size).astype(np.float64)
-        high = np.broadcast_to(spec.maximum, spec.shape).reshape(size).astype(np.float64)
-    half_range = high / 2 - low / 2
-    is_bounded = half_range < _LARGEST_HALF_RANGE  # False for infinities.
-    return _Numbers(
-        spec,
-        start,
-        size,
-        centre=np.where(is_bounded, low + np.where(is_bounded, half_range, 0.0), 0.0),
-        half_range=np.where(is_bounded, half_range, 1.0),
-        low=low,
-        high=high,
-    )
 
 
 def _logits(leaf: _Choices, parameters: tf.Tensor) -> tf.Tensor:
@@ -274,10 +253,3 @@ def _chosen(leaf: _Choices, action: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
 
 def _sum_choices(leaf: _Choices, values: tf.Tensor) -> tf.Tensor:
     return values if leaf.spec.shape.rank == 0 else tf.reduce_sum(values, axis=-1)
-
-
-def _bounded(leaf: _Numbers, raw: tf.Tensor) -> tf.Tensor:
-    """`[batch, size]` raw numbers to `[batch, *shape]` within the bounds."""
-    scaled = raw * leaf.half_range.astype(np.float32) + leaf.centre.astype(np.float32)
-    scaled = tf.clip_by_value(scaled, leaf.low.astype(np.float32), leaf.high.astype(np.float32))
-    return tf.cast(tf.reshape(scaled, [-1, *leaf.spec.shape]), leaf.spec.dtype)

@@ -77,6 +77,14 @@ class Algorithm:
         if self.kind not in kinds:
             raise errors.ConfigError(f"kind must be one of {', '.join(kinds)}, got {self.kind!r}")
 
+    @property
+    def name(self) -> str:
+        """The class of the agent; of one inside another, which scales or normalises for it."""
+        agent = self.agent
+        while (inner := getattr(agent, "inner", None)) is not None:
+            agent = inner
+        return type(agent).__name__
+
 
 def as_algorithm(built: Any) -> Algorithm:
     """Takes what a builder returned: an `Algorithm`, or a bare agent of the user's own."""

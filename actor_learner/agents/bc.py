@@ -10,14 +10,21 @@ from tf_agents.agents.behavioral_cloning import behavioral_cloning_agent
 from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner import configurable
-from actor_learner.agents import algorithm, networks, optimizers
+from actor_learner.agents import (
+    algorithm,
+    networks,
+    normalization,
+    normalized_agent,
+    optimizers,
+    scaled_agent,
+)
 
 
 class CloningAgent(behavioral_cloning_agent.BehavioralCloningAgent):
     """Clones the first action of each transition; the second step's may mean nothing.
 
-    Discrete actions by cross-entropy, continuous ones by the squared error, in units of half the
-    range of the action.
+    Discrete actions by cross-entropy, continuous ones, which must lie in [-1, 1], by the squared
+    error.
     """
 
     def _train(
@@ -36,13 +43,10 @@ class CloningAgent(behavioral_cloning_agent.BehavioralCloningAgent):
     def _continuous_loss_fn(
         self, experience: trajectory_lib.Trajectory, training: bool = False
     ) -> tf.Tensor:
-        spec = networks.single_action(self.action_spec)
         action, _ = self._cloning_network(
             experience.observation, step_type=experience.step_type, training=training
         )
-        difference = tf.nest.flatten(experience.action)[0] - tf.nest.flatten(action)[0]
-        error = tf.square(difference / ((spec.maximum - spec.minimum) / 2.0))
-        return tf.reduce_mean(tf.reshape(error, [tf.shape(error)[0], -1]), axis=1)
+        return tf.reduce_mean(tf.math.squared_difference(experience.action, action), axis=1)
 
 
 @configurable.register
@@ -53,8 +57,12 @@ def bc(
     learning_rate: float = 1e-3,
     gradient_clipping: float | None = None,
     epsilon: float = 0.0,
+    normalize_observations: bool = False,
+    observation_limit: float = normalization.OBSERVATION_LIMIT,
 ) -> algorithm.Algorithm:
     """Builds behavioural cloning for one discrete action, or one continuous action vector.
+
+    The loss of continuous actions is the squared error in units of half their range.
 
     Args:
       world: Specs and step counters.
@@ -62,12 +70,17 @@ def bc(
       learning_rate: Adam's learning rate.
       gradient_clipping: Largest norm of one variable's gradient; None clips nothing.
       epsilon: Share of random actions when collecting; only discrete ones.
+      normalize_observations: Centre and scale float vectors by running statistics.
+      observation_limit: Largest normalised element of an observation.
     """
+    action_spec = world.action_spec
     discrete = all(leaf.dtype.is_integer for leaf in tf.nest.flatten(world.action_spec))
     if discrete:
         networks.single_discrete_action(world.action_spec)
         network = networks.q_net(world.observation_spec, world.action_spec, fc_layer_params)
     else:
+        networks.single_action(world.action_spec)
+        world = scaled_agent.normalized_world(world)
         network = networks.DeterministicActor(
             world.observation_spec, world.action_spec, fc_layer_params, name="Clone"
         )
@@ -80,7 +93,12 @@ def bc(
         train_step_counter=world.train_step,
         **options,
     )
-    return algorithm.Algorithm(agent)
+    return normalized_agent.normalized(
+        algorithm.Algorithm(agent if discrete else scaled_agent.ScaledAgent(agent, action_spec)),
+        "bc",
+        normalize_observations=normalize_observations,
+        observation_limit=observation_limit,
+    )
 
 
 def _first_steps(experience: trajectory_lib.Trajectory) -> trajectory_lib.Trajectory:

@@ -11,8 +11,16 @@ from tf_agents.agents.dqn import dqn_agent
 from tf_agents.trajectories import trajectory as trajectory_lib
 from tf_agents.utils import common
 
-from actor_learner import configurable, errors
-from actor_learner.agents import algorithm, networks, optimizers, schedules, td_errors
+from actor_learner import batch_notes, configurable, errors
+from actor_learner.agents import (
+    algorithm,
+    networks,
+    normalization,
+    normalized_agent,
+    optimizers,
+    schedules,
+    td_errors,
+)
 
 
 class WeightedC51(categorical_dqn_agent.CategoricalDqnAgent):
@@ -45,7 +53,7 @@ class WeightedC51(categorical_dqn_agent.CategoricalDqnAgent):
         discount = gamma * next_time_steps.discount[:, tf.newaxis]
         target = tf.stop_gradient(
             categorical_dqn_agent.project_distribution(
-                reward + discount * self._support,
+                batch_notes.note("target", reward + discount * self._support),
                 self._next_q_distribution(next_time_steps),
                 self._support,
             )
@@ -87,6 +95,10 @@ def c51(
     target_update_period: int = 200,
     gradient_clipping: float | None = 10.0,
     reward_scale: float = 1.0,
+    normalize_observations: bool = False,
+    observation_limit: float = normalization.OBSERVATION_LIMIT,
+    normalize_rewards: bool = False,
+    reward_limit: float = normalization.REWARD_LIMIT,
 ) -> algorithm.Algorithm:
     """Builds categorical DQN for one discrete action.
 
@@ -105,7 +117,11 @@ def c51(
       target_update_tau: Share of the online network in each target update; 1 copies.
       target_update_period: Train steps between target updates.
       gradient_clipping: Largest norm of one variable's gradient; None clips nothing.
-      reward_scale: Factor on all rewards.
+      reward_scale: Factor on all rewards, after they are normalised.
+      normalize_observations: Centre and scale float vectors by running statistics.
+      observation_limit: Largest normalised element of an observation.
+      normalize_rewards: Scale rewards so that returns are about 1, by running statistics.
+      reward_limit: Largest normalised reward.
     """
     networks.single_discrete_action(world.action_spec)
     if not min_q_value < max_q_value:
@@ -132,10 +148,17 @@ def c51(
         train_step_counter=world.train_step,
     )
     schedules.track(agent.collect_policy, world.environment_step)
-    return algorithm.Algorithm(
-        agent,
-        n_step=n_step,
-        gamma=gamma,
-        epsilon=epsilon,
-        priorities=td_errors.absolute_td_errors,
+    return normalized_agent.normalized(
+        algorithm.Algorithm(
+            agent,
+            n_step=n_step,
+            gamma=gamma,
+            epsilon=epsilon,
+            priorities=td_errors.absolute_td_errors,
+        ),
+        "c51",
+        normalize_observations=normalize_observations,
+        observation_limit=observation_limit,
+        normalize_rewards=normalize_rewards,
+        reward_limit=reward_limit,
     )

@@ -5,22 +5,30 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from tf_agents.agents.cql import cql_sac_agent
 from tf_agents.trajectories import time_step as ts
 from tf_agents.utils import common
 
 from actor_learner import configurable, errors
-from actor_learner.agents import algorithm, networks, optimizers, td_errors
+from actor_learner.agents import (
+    algorithm,
+    networks,
+    normalization,
+    normalized_agent,
+    optimizers,
+    scaled_agent,
+    td_errors,
+)
 
-# Cloned actions are kept this share of their range away from the bounds, where a squashed
-# distribution has no density.
-_MARGIN = 1e-4
+# Cloned actions are kept this far away from -1 and 1, where a squashed distribution has no density.
+_MARGIN = 2e-4
 
 
 class ConservativeSac(td_errors.WithTdErrors, cql_sac_agent.CqlSacAgent):
     """CQL-SAC with the right density of uniform actions, and TD errors for each item.
+
+    For one action vector in [-1, 1].
 
     TF-Agents' class raises that density to the power of the number of action dimensions once too
     often where the bounds are given for each dimension, and so all but ignores uniform actions. Its
@@ -38,15 +46,11 @@ class ConservativeSac(td_errors.WithTdErrors, cql_sac_agent.CqlSacAgent):
         sampled, log_density = self._actions_and_log_probs(time_steps, training=training)
 
         def imitate() -> tf.Tensor:
-            spec = networks.single_action(self.action_spec)
-            margin = _MARGIN * (spec.maximum - spec.minimum)
-            inside = tf.clip_by_value(
-                tf.nest.flatten(actions)[0], spec.minimum + margin, spec.maximum - margin
-            )
+            inside = tf.clip_by_value(actions, _MARGIN - 1.0, 1.0 - _MARGIN)
             distribution, _ = self._actor_network(
                 time_steps.observation, time_steps.step_type, (), training=training
             )
-            return tf.nest.flatten(distribution)[0].log_prob(inside)
+            return distribution.log_prob(inside)
 
         def improve() -> tf.Tensor:
             rated = (time_steps.observation, sampled)
@@ -75,18 +79,15 @@ class ConservativeSac(td_errors.WithTdErrors, cql_sac_agent.CqlSacAgent):
         The sum is over actions of the policy and uniform ones, each divided by its density. All
         are rated in one call of each critic.
         """
-        spec = networks.single_action(self.action_spec)
-        action = tf.nest.flatten(actions)[0]
-        batch, samples = tf.shape(action)[0], self._num_cql_samples
+        batch, samples = tf.shape(actions)[0], self._num_cql_samples
         from_policy, log_density = self._sample_and_transpose_actions_and_log_probs(
             time_steps, samples, training=False
         )
-        from_policy = tf.nest.flatten(from_policy)[0]  # [batch, samples, ...]
-        uniform = tf.random.uniform(tf.shape(from_policy), spec.minimum, spec.maximum, spec.dtype)
-        widths = np.broadcast_to(np.asarray(spec.maximum - spec.minimum), spec.shape)
-        uniform_density = tf.fill([batch, samples], -np.log(widths).sum().astype(np.float32))
+        uniform = tf.random.uniform(tf.shape(from_policy), -1.0, 1.0)  # [batch, samples, size]
+        size = actions.shape[-1]
+        uniform_density = tf.fill([batch, samples], -size * math.log(2.0))
         candidates = tf.concat([from_policy, uniform], axis=1)
-        candidates = tf.reshape(candidates, [-1, *spec.shape])
+        candidates = tf.reshape(candidates, [-1, size])
         log_density = tf.concat([log_density, uniform_density], axis=1)  # [batch, 2 * samples]
 
         def tile(leaf: tf.Tensor) -> tf.Tensor:
@@ -96,8 +97,7 @@ class ConservativeSac(td_errors.WithTdErrors, cql_sac_agent.CqlSacAgent):
         step_type = tile(time_steps.step_type)
         gaps = []
         for critic in (self._critic_network_1, self._critic_network_2):
-            packed = tf.nest.pack_sequence_as(self.action_spec, [candidates])
-            values, _ = critic((observation, packed), step_type, training=False)
+            values, _ = critic((observation, candidates), step_type, training=False)
             values = tf.reshape(values, [batch, 2 * samples]) * self._softmax_temperature
             total = tf.reduce_logsumexp(values - log_density, axis=1) / self._softmax_temperature
             value, _ = critic(
@@ -128,6 +128,10 @@ def cql_sac(
     target_update_period: int = 1,
     gradient_clipping: float | None = None,
     reward_scale: float = 1.0,
+    normalize_observations: bool = False,
+    observation_limit: float = normalization.OBSERVATION_LIMIT,
+    normalize_rewards: bool = False,
+    reward_limit: float = normalization.REWARD_LIMIT,
 ) -> algorithm.Algorithm:
     """Builds CQL-SAC for one continuous action vector.
 
@@ -139,8 +143,8 @@ def cql_sac(
       critic_learning_rate: Adam's learning rate for the critics.
       alpha_learning_rate: Adam's learning rate for the entropy's weight.
       initial_alpha: Weight of the entropy at the start.
-      target_entropy: Entropy that the weight is tuned for; None means minus the number of action
-        dimensions.
+      target_entropy: Entropy that the weight is tuned for, of actions in [-1, 1] whatever their
+        bounds are; None means minus the number of action dimensions.
       cql_alpha: Weight of the conservative loss; its start if there is a threshold.
       cql_samples: Actions drawn from the policy for that loss, and as many uniform ones.
       cql_threshold: Tunes the weight so that the conservative loss stays near this; None keeps the
@@ -151,9 +155,14 @@ def cql_sac(
       target_update_tau: Share of the critics in each target update.
       target_update_period: Train steps between target updates.
       gradient_clipping: Largest norm of one variable's gradient; None clips nothing.
-      reward_scale: Factor on all rewards.
+      reward_scale: Factor on all rewards, after they are normalised.
+      normalize_observations: Centre and scale float vectors by running statistics.
+      observation_limit: Largest normalised element of an observation.
+      normalize_rewards: Scale rewards so that returns are about 1, by running statistics.
+      reward_limit: Largest normalised reward.
     """
-    leaf = networks.single_action(world.action_spec)
+    leaf, action_spec = networks.single_action(world.action_spec), world.action_spec
+    world = scaled_agent.normalized_world(world)
     for name, value in (("initial_alpha", initial_alpha), ("cql_alpha", cql_alpha)):
         if value <= 0:
             raise errors.ConfigError(f"cql_sac.{name} must be above 0, got {value}")
@@ -188,6 +197,16 @@ def cql_sac(
         target_entropy=target_entropy,
         train_step_counter=world.train_step,
     )
-    return algorithm.Algorithm(
-        agent, n_step=n_step, gamma=gamma, priorities=td_errors.absolute_td_errors
+    return normalized_agent.normalized(
+        algorithm.Algorithm(
+            scaled_agent.ScaledAgent(agent, action_spec),
+            n_step=n_step,
+            gamma=gamma,
+            priorities=td_errors.absolute_td_errors,
+        ),
+        "cql_sac",
+        normalize_observations=normalize_observations,
+        observation_limit=observation_limit,
+        normalize_rewards=normalize_rewards,
+        reward_limit=reward_limit,
     )

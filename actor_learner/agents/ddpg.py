@@ -9,7 +9,16 @@ from tf_agents.agents.ddpg import ddpg_agent
 from tf_agents.trajectories import time_step as ts
 
 from actor_learner import configurable
-from actor_learner.agents import algorithm, exploration, networks, optimizers, td_errors
+from actor_learner.agents import (
+    algorithm,
+    exploration,
+    networks,
+    normalization,
+    normalized_agent,
+    optimizers,
+    scaled_agent,
+    td_errors,
+)
 
 
 class DdpgWithLaneNoise(td_errors.WithTdErrors, ddpg_agent.DdpgAgent):
@@ -54,6 +63,10 @@ def ddpg(
     target_update_period: int = 1,
     gradient_clipping: float | None = None,
     reward_scale: float = 1.0,
+    normalize_observations: bool = False,
+    observation_limit: float = normalization.OBSERVATION_LIMIT,
+    normalize_rewards: bool = False,
+    reward_limit: float = normalization.REWARD_LIMIT,
 ) -> algorithm.Algorithm:
     """Builds DDPG for one continuous action vector.
 
@@ -63,16 +76,22 @@ def ddpg(
       critic_fc_layer_params: Dense layers of the critic.
       actor_learning_rate: Adam's learning rate for the actor.
       critic_learning_rate: Adam's learning rate for the critic.
-      noise_stddev: Standard deviation of the Ornstein-Uhlenbeck noise.
+      noise_stddev: Standard deviation of the steps of the Ornstein-Uhlenbeck noise: 1 is half the
+        range of the action.
       noise_damping: How fast that noise falls back to zero.
       gamma: Discount factor.
       n_step: Steps of the return.
       target_update_tau: Share of the networks in each target update.
       target_update_period: Train steps between target updates.
       gradient_clipping: Largest norm of one variable's gradient; None clips nothing.
-      reward_scale: Factor on all rewards.
+      reward_scale: Factor on all rewards, after they are normalised.
+      normalize_observations: Centre and scale float vectors by running statistics.
+      observation_limit: Largest normalised element of an observation.
+      normalize_rewards: Scale rewards so that returns are about 1, by running statistics.
+      reward_limit: Largest normalised reward.
     """
     networks.single_action(world.action_spec)
+    action_spec, world = world.action_spec, scaled_agent.normalized_world(world)
     agent = DdpgWithLaneNoise(
         world.time_step_spec,
         world.action_spec,
@@ -93,6 +112,16 @@ def ddpg(
         reward_scale_factor=reward_scale,
         train_step_counter=world.train_step,
     )
-    return algorithm.Algorithm(
-        agent, n_step=n_step, gamma=gamma, priorities=td_errors.absolute_td_errors
+    return normalized_agent.normalized(
+        algorithm.Algorithm(
+            scaled_agent.ScaledAgent(agent, action_spec),
+            n_step=n_step,
+            gamma=gamma,
+            priorities=td_errors.absolute_td_errors,
+        ),
+        "ddpg",
+        normalize_observations=normalize_observations,
+        observation_limit=observation_limit,
+        normalize_rewards=normalize_rewards,
+        reward_limit=reward_limit,
     )

@@ -5,7 +5,16 @@ from __future__ import annotations
 from tf_agents.utils import common
 
 from actor_learner import configurable
-from actor_learner.agents import algorithm, dqn_agent, networks, optimizers, schedules, td_errors
+from actor_learner.agents import (
+    algorithm,
+    dqn_agent,
+    networks,
+    normalization,
+    normalized_agent,
+    optimizers,
+    schedules,
+    td_errors,
+)
 
 
 @configurable.register
@@ -25,6 +34,10 @@ def dqn(
     gradient_clipping: float | None = 10.0,
     huber_loss: bool = True,
     reward_scale: float = 1.0,
+    normalize_observations: bool = False,
+    observation_limit: float = normalization.OBSERVATION_LIMIT,
+    normalize_rewards: bool = False,
+    reward_limit: float = normalization.REWARD_LIMIT,
 ) -> algorithm.Algorithm:
     """Builds DQN for one discrete action.
 
@@ -42,7 +55,11 @@ def dqn(
       target_update_period: Train steps between target updates.
       gradient_clipping: Largest norm of one variable's gradient; None clips nothing.
       huber_loss: Huber loss of the TD error, which outliers move less; else squared.
-      reward_scale: Factor on all rewards.
+      reward_scale: Factor on all rewards, after they are normalised.
+      normalize_observations: Centre and scale float vectors by running statistics.
+      observation_limit: Largest normalised element of an observation.
+      normalize_rewards: Scale rewards so that returns are about 1, by running statistics.
+      reward_limit: Largest normalised reward.
     """
     networks.single_discrete_action(world.action_spec)
     epsilon = schedules.linear(
@@ -65,10 +82,17 @@ def dqn(
         train_step_counter=world.train_step,
     )
     schedules.track(agent.collect_policy, world.environment_step)
-    return algorithm.Algorithm(
-        agent,
-        n_step=n_step,
-        gamma=gamma,
-        epsilon=epsilon,
-        priorities=td_errors.absolute_td_errors,
+    return normalized_agent.normalized(
+        algorithm.Algorithm(
+            agent,
+            n_step=n_step,
+            gamma=gamma,
+            epsilon=epsilon,
+            priorities=td_errors.absolute_td_errors,
+        ),
+        "dqn",
+        normalize_observations=normalize_observations,
+        observation_limit=observation_limit,
+        normalize_rewards=normalize_rewards,
+        reward_limit=reward_limit,
     )

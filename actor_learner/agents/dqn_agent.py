@@ -9,6 +9,10 @@ from tf_agents.agents import data_converter
 from tf_agents.agents.dqn import dqn_agent
 from tf_agents.networks import network
 from tf_agents.trajectories import time_step as ts
+from tf_agents.utils import common
+
+from actor_learner import batch_notes
+from actor_learner.agents import td_errors
 
 
 class DqnAgent(dqn_agent.DqnAgent):
@@ -25,8 +29,15 @@ class DqnAgent(dqn_agent.DqnAgent):
         `observation_and_action_constraint_splitter`; `q_network` must not be recurrent.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self, *args: Any, td_errors_loss_fn: td_errors.LossFn | None = None, **kwargs: Any
+    ) -> None:
+        loss_fn = td_errors_loss_fn or common.element_wise_huber_loss
+
+        def noting_loss(targets: tf.Tensor, predictions: tf.Tensor) -> tf.Tensor:
+            return loss_fn(batch_notes.note("target", targets), predictions)
+
+        super().__init__(*args, td_errors_loss_fn=noting_loss, **kwargs)
         self._as_transition = data_converter.AsTransition(self.data_context, squeeze_time_dim=True)
 
     def _compute_next_q_values(self, next_time_steps: ts.TimeStep, info: Any) -> tf.Tensor:

@@ -21,7 +21,7 @@ class GaussianNoisePolicy(tf_policy.TFPolicy):
 
     Args:
       policy: A deterministic policy without state.
-      stddev: Standard deviation of the noise, in action units.
+      stddev: Standard deviation of the noise, in the units of the policy's actions.
     """
 
     def __init__(self, policy: tf_policy.TFPolicy, stddev: float) -> None:
@@ -54,7 +54,7 @@ class OrnsteinUhlenbeckPolicy(tf_policy.TFPolicy):
 
     Args:
       policy: A deterministic policy without state.
-      stddev: Standard deviation of the steps n.
+      stddev: Standard deviation of the steps n, in the units of the policy's actions.
       damping: How fast the noise falls back to zero.
     """
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import tensorflow as tf
-
 from actor_learner import configurable, errors, experience
 from actor_learner.agents import (
     actor_critic_network,
     algorithm,
     impala_agent,
+    normalization,
     optimizers,
     schedules,
 )
@@ -39,6 +38,10 @@ def impala(
     gradient_clipping: float | None = 40.0,
     reward_scale: float = 1.0,
     reward_clipping: float | None = None,
+    normalize_observations: bool = False,
+    observation_limit: float = normalization.OBSERVATION_LIMIT,
+    normalize_rewards: bool = False,
+    reward_limit: float = normalization.REWARD_LIMIT,
 ) -> algorithm.Algorithm:
     """Builds IMPALA for discrete, continuous or mixed actions, with or without memory.
 
@@ -67,8 +70,12 @@ def impala(
       value_weight: Weight of the value's loss.
       entropy_weight: Weight of the entropy that is rewarded.
       gradient_clipping: Largest global norm of the gradient; None clips nothing.
-      reward_scale: Factor on all rewards.
+      reward_scale: Factor on all rewards, after they are normalised.
       reward_clipping: Scaled rewards are clipped to plus or minus this; None clips nothing.
+      normalize_observations: Centre and scale float vectors by running statistics.
+      observation_limit: Largest normalised element of an observation.
+      normalize_rewards: Scale rewards by the running deviation of discounted returns.
+      reward_limit: Largest normalised reward.
     """
     for name, value in (("rho_bar", rho_bar), ("c_bar", c_bar), ("learning_rate", learning_rate)):
         if value <= 0:
@@ -76,23 +83,41 @@ def impala(
     for name, value in (("trace_lambda", trace_lambda), ("gamma", gamma)):
         if not 0.0 <= value <= 1.0:
             raise errors.ConfigError(f"impala.{name} must lie in [0, 1], got {value}")
+    normalization.check_limits(
+        "impala",
+        normalize_observations=normalize_observations,
+        observation_limit=observation_limit,
+        normalize_rewards=normalize_rewards,
+        reward_limit=reward_limit,
+    )
     rate: Any = learning_rate
     if learning_rate_end is not None:
         rate = schedules.linear(
             world.environment_step, learning_rate, learning_rate_end, learning_rate_decay_steps
         )
+    observation_normalizer = reward_normalizer = None
+    if normalize_observations:
+        observation_normalizer = normalization.ObservationNormalizer(
+            world.observation_spec, observation_limit
+        )
+    network = actor_critic_network.ActorCriticNetwork(
+        world.observation_spec,
+        world.action_spec,
+        fc_layer_params=fc_layer_params,
+        lstm_size=lstm_size,
+        share_torso=share_torso,
+        activation=activation,
+        initial_stddev=initial_stddev,
+        observation_normalizer=observation_normalizer,
+    )
+    if normalize_rewards:
+        reward_normalizer = normalization.RewardNormalizer(gamma, reward_limit)
+        # Acting needs no rewards, but whoever trains an exported policy further needs their scale.
+        network.reward_statistics = reward_normalizer.moments
     agent = impala_agent.ImpalaAgent(
         world.time_step_spec,
         world.action_spec,
-        network=actor_critic_network.ActorCriticNetwork(
-            world.observation_spec,
-            world.action_spec,
-            fc_layer_params=fc_layer_params,
-            lstm_size=lstm_size,
-            share_torso=share_torso,
-            activation=activation,
-            initial_stddev=initial_stddev,
-        ),
+        network=network,
         optimizer=_optimizer(optimizer, rate, optimizer_epsilon),
         gamma=gamma,
         trace_lambda=trace_lambda,
@@ -103,6 +128,8 @@ def impala(
         reward_scale=reward_scale,
         reward_clipping=reward_clipping,
         gradient_clipping=gradient_clipping,
+        observation_normalizer=observation_normalizer,
+        reward_normalizer=reward_normalizer,
         train_step_counter=world.train_step,
     )
     return algorithm.Algorithm(agent, gamma=gamma, kind=experience.UNROLLS)
@@ -112,5 +139,5 @@ def _optimizer(name: str, learning_rate: Any, epsilon: float) -> Any:
     if name == "adam":
         return optimizers.Adam(learning_rate, epsilon=epsilon)
     if name == "rmsprop":
-        return tf.keras.optimizers.legacy.RMSprop(learning_rate, rho=0.99, epsilon=epsilon)
+        return optimizers.RMSprop(learning_rate, rho=0.99, epsilon=epsilon)
     raise errors.ConfigError(f"impala.optimizer must be 'adam' or 'rmsprop', got {name!r}")

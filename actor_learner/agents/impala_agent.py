@@ -8,9 +8,9 @@ import tensorflow as tf
 from tf_agents.agents import tf_agent
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import errors
+from actor_learner import batch_notes, errors
 from actor_learner import experience as experience_lib
-from actor_learner.agents import actor_critic_network, unroll_policy
+from actor_learner.agents import actor_critic_network, normalization, unroll_policy
 from actor_learner.agents import vtrace as vtrace_lib
 
 
@@ -53,6 +53,10 @@ class ImpalaAgent(tf_agent.TFAgent):
       reward_scale: Factor on all rewards.
       reward_clipping: Scaled rewards are clipped to plus or minus this; None clips nothing.
       gradient_clipping: Largest global norm of the gradient; None clips nothing.
+      observation_normalizer: The network's, to be updated; None if it has none.
+      reward_normalizer: Scales the rewards, before `reward_scale`; None leaves them. Like the
+        statistics of observations, its own are updated last, so that actions and loss are computed
+        with the same ones.
       train_step_counter: Scalar int64 variable, raised by one per train step.
     """
 
@@ -72,6 +76,8 @@ class ImpalaAgent(tf_agent.TFAgent):
         reward_scale: float = 1.0,
         reward_clipping: float | None = None,
         gradient_clipping: float | None = None,
+        observation_normalizer: normalization.ObservationNormalizer | None = None,
+        reward_normalizer: normalization.RewardNormalizer | None = None,
         train_step_counter: tf.Variable | None = None,
     ) -> None:
         self._network = network
@@ -85,6 +91,8 @@ class ImpalaAgent(tf_agent.TFAgent):
         self._reward_scale = reward_scale
         self._reward_clipping = reward_clipping
         self._gradient_clipping = gradient_clipping
+        self._observation_normalizer = observation_normalizer
+        self._reward_normalizer = reward_normalizer
         super().__init__(
             time_step_spec,
             action_spec,
@@ -101,7 +109,7 @@ class ImpalaAgent(tf_agent.TFAgent):
         variables = self._network.trainable_variables
         with tf.GradientTape() as tape:
             info = self._loss(experience, weights, training=True)
-        tf.debugging.check_numerics(info.loss, "IMPALA's loss is infinite or no number")
+        tf.debugging.check_numerics(info.loss, "the loss of IMPALA is not finite")
         gradients = tape.gradient(info.loss, variables)
         if self._gradient_clipping is not None:
             gradients, norm = tf.clip_by_global_norm(gradients, self._gradient_clipping)
@@ -109,6 +117,12 @@ class ImpalaAgent(tf_agent.TFAgent):
         self._optimizer.apply_gradients(zip(gradients, variables))
         for name, value in zip(("loss", *info.extra._fields), (info.loss, *info.extra)):
             tf.summary.scalar(f"Losses/{name}", value, self.train_step_counter)
+        if self._observation_normalizer is not None:
+            self._observation_normalizer.update(
+                tf.nest.map_structure(lambda leaf: leaf[:, :-1], experience.trajectory.observation)
+            )
+        if self._reward_normalizer is not None:
+            self._reward_normalizer.update(experience.trajectory)
         self.train_step_counter.assign_add(1)
         return info
 
@@ -140,6 +154,7 @@ class ImpalaAgent(tf_agent.TFAgent):
             c_bar=self._c_bar,
             trace_lambda=self._trace_lambda,
         )
+        trace = trace._replace(value_target=batch_notes.note("target", trace.value_target))
         weight = trace.mask / tf.maximum(tf.reduce_sum(trace.mask), 1.0)
         errors_of_value = tf.math.squared_difference(trace.value_target, outputs.value[:, :-1])
         parts = ImpalaLoss(
@@ -156,6 +171,8 @@ class ImpalaAgent(tf_agent.TFAgent):
         return tf_agent.LossInfo(loss, parts)
 
     def _rewards(self, reward: tf.Tensor) -> tf.Tensor:
+        if self._reward_normalizer is not None:
+            reward = self._reward_normalizer.normalize(reward)
         if self._reward_scale != 1.0:
             reward *= self._reward_scale
         if self._reward_clipping is not None:

@@ -1,7 +1,12 @@
-"""Default networks of our agents, chosen from the specs."""
+"""Default networks of our agents, chosen from the specs.
+
+Those for continuous actions take and give them in [-1, 1]; `scaled_agent` says how these become the
+environment's.
+"""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -16,9 +21,13 @@ from tf_agents.networks import (
 from tf_agents.specs import tensor_spec
 
 from actor_learner import errors
-from actor_learner.agents import encoders
+from actor_learner.agents import action_range, encoders
 
 Layers = tuple[int, ...]
+
+LOG_STDDEV_BOUNDS = (-20.0, 2.0)
+"""Of the Gaussian that SAC squashes: a wider one is all but a choice between the two bounds, and a
+narrower one has densities beyond what float32 can tell apart."""
 
 
 def q_net(observation_spec: Any, action_spec: Any, fc_layer_params: Layers) -> network.Network:
@@ -46,23 +55,30 @@ def categorical_q_net(
 def tanh_normal_actor_net(
     observation_spec: Any, action_spec: Any, fc_layer_params: Layers
 ) -> network.Network:
-    """A squashed Gaussian over actions, for SAC."""
+    """A squashed Gaussian over actions in [-1, 1], for SAC."""
     encoder = encoders.choose_encoder(observation_spec)
     return actor_distribution_network.ActorDistributionNetwork(
         observation_spec,
         action_spec,
         fc_layer_params=fc_layer_params,
-        continuous_projection_net=tanh_normal_projection_network.TanhNormalProjectionNetwork,
+        continuous_projection_net=functools.partial(
+            tanh_normal_projection_network.TanhNormalProjectionNetwork,
+            std_transform=_bounded_stddev,
+        ),
         **encoder._asdict(),
     )
 
 
+def _bounded_stddev(log_stddev: tf.Tensor) -> tf.Tensor:
+    return tf.exp(tf.clip_by_value(log_stddev, *LOG_STDDEV_BOUNDS))
+
+
 class DeterministicActor(network.Network):
-    """Observation to one bounded action: an encoder, then a squashed and scaled dense layer.
+    """Observation to one action in [-1, 1]: an encoder, then a squashed dense layer.
 
     Args:
       observation_spec: Nest of tensor specs.
-      action_spec: One bounded float tensor spec, or a nest with one leaf.
+      action_spec: One float32 tensor spec with the bounds -1 and 1, or a nest with one leaf.
       fc_layer_params: Sizes of the dense layers.
       name: Name of the network.
     """
@@ -93,9 +109,7 @@ class DeterministicActor(network.Network):
         training: bool = False,
     ) -> tuple[Any, Any]:
         hidden, network_state = self._encoder(observation, step_type, network_state, training)
-        squashed = tf.reshape(self._head(hidden), [-1, *self._leaf_spec.shape])
-        low, high = self._leaf_spec.minimum, self._leaf_spec.maximum
-        action = (high + low) / 2.0 + squashed * ((high - low) / 2.0)
+        action = tf.reshape(self._head(hidden), [-1, *self._leaf_spec.shape])
         return tf.nest.pack_sequence_as(self._action_spec, [action]), network_state
 
 
@@ -145,10 +159,16 @@ def single_action(action_spec: Any) -> tensor_spec.BoundedTensorSpec:
             f"this agent needs one continuous action, the environment has {action_spec}: use dqn "
             "or c51 for discrete actions"
         )
-    if not (np.isfinite(leaves[0].minimum).all() and np.isfinite(leaves[0].maximum).all()):
+    if (
+        not isinstance(leaves[0], tensor_spec.BoundedTensorSpec)
+        or (
+            np.asarray(leaves[0].maximum / 2 - leaves[0].minimum / 2)
+            >= action_range.LARGEST_HALF_RANGE
+        ).any()
+    ):
         raise errors.SpecMismatchError(
-            f"this agent needs an action with bounds, the environment has {leaves[0]}: wrap it, "
-            "e.g. GymnasiumEnvironment.wrappers = [('RescaleAction', ...)] or 'ClipAction'"
+            f"this agent needs an action with bounds, the environment has {leaves[0]}: give it "
+            "bounds with gymnasium.wrappers.TransformAction, or use ppo, which needs none"
         )
     return leaves[0]
 

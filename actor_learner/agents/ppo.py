@@ -13,7 +13,7 @@ from actor_learner.agents import (
     schedules,
 )
 
-KL_TARGET, OBSERVATION_LIMIT, REWARD_LIMIT = 0.01, 10.0, 10.0
+KL_TARGET = 0.01
 
 
 @configurable.register
@@ -42,9 +42,9 @@ def ppo(
     kl_target: float = KL_TARGET,
     max_kl: float | None = None,
     normalize_observations: bool = False,
-    observation_limit: float = OBSERVATION_LIMIT,
+    observation_limit: float = normalization.OBSERVATION_LIMIT,
     normalize_rewards: bool = False,
-    reward_limit: float = REWARD_LIMIT,
+    reward_limit: float = normalization.REWARD_LIMIT,
 ) -> algorithm.Algorithm:
     """Builds PPO for any observations and actions, with or without memory.
 
@@ -74,7 +74,8 @@ def ppo(
       kl_penalty: First weight of a penalty on the KL divergence from the policy that acted; None
         for no penalty.
       kl_target: KL divergence per train step that the penalty's weight is adapted for.
-      max_kl: Leave out the rest of a train step once a minibatch has moved further than this.
+      max_kl: End a train step at a minibatch that finds the policy moved further than this; it is
+        not learned from, nor is what is left of the epochs.
       normalize_observations: Centre and scale float vectors by running statistics.
       observation_limit: Largest normalised element of an observation.
       normalize_rewards: Scale rewards by the running deviation of discounted returns.
@@ -90,22 +91,18 @@ def ppo(
             "nothing holds PPO near the policy that acted: set ppo.clip_ratio, ppo.kl_penalty or "
             "ppo.max_kl"
         )
-    for name, value, default, needs, given in (
-        ("kl_target", kl_target, KL_TARGET, "kl_penalty", kl_penalty is not None),
-        (
-            "observation_limit",
-            observation_limit,
-            OBSERVATION_LIMIT,
-            "normalize_observations",
-            normalize_observations,
-        ),
-        ("reward_limit", reward_limit, REWARD_LIMIT, "normalize_rewards", normalize_rewards),
-    ):
-        if value != default and not given:
-            raise errors.ConfigError(
-                f"ppo.{name} is {value}, but has no effect without ppo.{needs}: set that too, or "
-                f"leave {name} out"
-            )
+    if kl_target != KL_TARGET and kl_penalty is None:
+        raise errors.ConfigError(
+            f"ppo.kl_target is {kl_target}, but has no effect without ppo.kl_penalty: set that "
+            "too, or leave kl_target out"
+        )
+    normalization.check_limits(
+        "ppo",
+        normalize_observations=normalize_observations,
+        observation_limit=observation_limit,
+        normalize_rewards=normalize_rewards,
+        reward_limit=reward_limit,
+    )
     rate = learning_rate
     if learning_rate_end is not None:
         rate = schedules.linear(

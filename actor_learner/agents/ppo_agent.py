@@ -8,7 +8,7 @@ import tensorflow as tf
 from tf_agents.agents import tf_agent
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import errors
+from actor_learner import batch_notes, errors, write_order
 from actor_learner import experience as experience_lib
 from actor_learner.agents import (
     actor_critic_network,
@@ -85,8 +85,8 @@ class PPOAgent(tf_agent.TFAgent):
         as have so many frames, at least one.
       gradient_clipping: Largest norm of the gradient; None clips nothing.
       kl_penalty: Holds the policy near the one that acted; None for none.
-      max_kl: A minibatch whose KL divergence is above this is the last of its train step: the rest
-        of the epochs is left out. None for no limit.
+      max_kl: A minibatch at which the KL divergence is above this ends its train step: neither it
+        nor what is left of the epochs is learned from. None for no limit.
       observation_normalizer: The network's, to be updated; None if it has none.
       reward_normalizer: Scales the rewards; None leaves them.
       train_step_counter: Raised by one per call of `train`.
@@ -151,27 +151,37 @@ class PPOAgent(tf_agent.TFAgent):
     def _train(self, experience: experience_lib.Unroll, weights: Any = None) -> tf_agent.LossInfo:
         _refuse_weights(weights)
         learn = self._learn_in_graph if tf.inside_function() else self._learn
-        losses = learn(experience)
+        with write_order.checks_come_first():
+            losses = learn(experience)
         self._summarize(losses)
         return losses
 
     def _learn(self, experience: experience_lib.Unroll) -> tf_agent.LossInfo:
         """All of a train step but its summaries."""
+        with write_order.checks_come_first():
+            return self._learn_in_order(experience)
+
+    def _learn_in_order(self, experience: experience_lib.Unroll) -> tf_agent.LossInfo:
+        for leaf in tf.nest.flatten(experience.trajectory.observation):
+            if leaf.dtype.is_floating:
+                # Normalised, it would be clipped, and the epochs be over when its variance is not
+                # finite.
+                tf.debugging.check_numerics(tf.nn.l2_loss(leaf), "an observation squared")
         if self._reward_normalizer is not None:
             self._reward_normalizer.update(experience.trajectory)
         data, items, size = self._prepare(experience)
+        # Before the first minibatch: a bad one may be the last.
+        tf.debugging.check_numerics(data.frames, "an advantage, a value or a log-probability")
         num_items = tf.size(items)
         count = minibatches.count(num_items, size)
         order = minibatches.shuffled_epochs(items, self._epochs)
 
         def train_minibatch(
-            number: tf.Tensor, moved_too_far: tf.Tensor, totals: tf.Tensor
+            number: tf.Tensor, _: tf.Tensor, totals: tf.Tensor
         ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             chosen = minibatches.select(order, number, num_items, count)
             minibatch = tf.nest.map_structure(lambda leaf: tf.gather(leaf, chosen), data)
-            loss, info = self._step(minibatch)
-            if self._max_kl is not None:
-                moved_too_far = info.kl > self._max_kl
+            loss, info, moved_too_far = self._step(minibatch)
             scalars = tf.stack([1.0, loss, *info])
             begins_epoch = tf.equal(number % count, 0)
             totals = tf.where(begins_epoch, scalars, totals + scalars)
@@ -218,6 +228,7 @@ class PPOAgent(tf_agent.TFAgent):
         rated = gae.advantages(
             trajectory, reward, value, gamma=self._gamma, gae_lambda=self._gae_lambda
         )
+        rated = rated._replace(value_target=batch_notes.note("target", rated.value_target))
         info = trajectory.policy_info
         frames = ppo_loss.Frames(
             log_probability=info[experience_lib.LOG_PROBABILITY][:, :-1],
@@ -242,8 +253,12 @@ class PPOAgent(tf_agent.TFAgent):
         items = tf.cast(tf.where(tf.reshape(rated.mask, [-1]) > 0.0)[:, 0], tf.int32)
         return data, items, self._minibatch_size
 
-    def _step(self, minibatch: _Data) -> tuple[tf.Tensor, ppo_loss.PPOLossInfo]:
-        """One step along the gradient."""
+    def _step(self, minibatch: _Data) -> tuple[tf.Tensor, ppo_loss.PPOLossInfo, tf.Tensor]:
+        """One step along the gradient, unless the policy has moved too far by then.
+
+        Returns:
+          The loss, what it is made of, and whether the policy has moved too far.
+        """
         variables = self._network.trainable_variables
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(variables)
@@ -251,8 +266,18 @@ class PPOAgent(tf_agent.TFAgent):
         gradients = tape.gradient(loss, variables)
         if self._gradient_clipping is not None:
             gradients, _ = tf.clip_by_global_norm(gradients, self._gradient_clipping)
-        self._optimizer.apply_gradients(zip(gradients, variables))
-        return loss, info
+
+        def apply() -> None:
+            self._optimizer.apply_gradients(zip(gradients, variables))
+
+        with write_order.checks_come_first():
+            tf.debugging.check_numerics(loss, "the loss of PPO")
+            if self._max_kl is None:
+                apply()
+                return loss, info, tf.constant(False)
+            moved_too_far = info.kl > self._max_kl
+            tf.cond(moved_too_far, lambda: None, apply)
+            return loss, info, moved_too_far
 
     def _minibatch_loss(self, minibatch: _Data) -> tuple[tf.Tensor, ppo_loss.PPOLossInfo]:
         has_memory = self._network.has_memory

@@ -8,6 +8,8 @@ from actor_learner import configurable, experience
 from actor_learner.agents import (
     algorithm,
     networks,
+    normalization,
+    normalized_agent,
     optimizers,
     r2d2_agent,
     r2d2_policy,
@@ -36,6 +38,10 @@ def r2d2(
     max_share: float = 0.9,
     epsilon_base: float = 0.4,
     epsilon_exponents: tuple[float, float] = (1.0, 8.0),
+    normalize_observations: bool = False,
+    observation_limit: float = normalization.OBSERVATION_LIMIT,
+    normalize_rewards: bool = False,
+    reward_limit: float = normalization.REWARD_LIMIT,
 ) -> algorithm.Algorithm:
     """Builds R2D2 for one discrete action.
 
@@ -63,7 +69,11 @@ def r2d2(
       max_share: Share of the largest error, against the mean, in the priority of a sequence.
       epsilon_base: Lane i of N explores with the share `epsilon_base ** e_i` of random actions,
       epsilon_exponents: with e_i going evenly from the first to the second number over the lanes
-        of all actors.
+        of all actors. A single lane takes the second.
+      normalize_observations: Centre and scale float vectors by running statistics.
+      observation_limit: Largest normalised element of an observation.
+      normalize_rewards: Scale rewards so that returns are about 1, by running statistics.
+      reward_limit: Largest normalised reward.
     """
     networks.single_discrete_action(world.action_spec)
     td = sequence_td.SequenceTd(
@@ -97,13 +107,20 @@ def r2d2(
         train_step_counter=world.train_step,
     )
     mean_epsilon = tf.constant(epsilons.mean())
-    return algorithm.Algorithm(
-        agent,
-        n_step=n_step,
-        gamma=gamma,
-        epsilon=lambda: mean_epsilon,
-        kind=experience.SEQUENCES,
-        priorities=lambda loss_info: loss_info.extra.priorities,
-        initial_priorities=agent.initial_priorities,
-        burn_in=burn_in,
+    return normalized_agent.normalized(
+        algorithm.Algorithm(
+            agent,
+            n_step=n_step,
+            gamma=gamma,
+            epsilon=lambda: mean_epsilon,
+            kind=experience.SEQUENCES,
+            priorities=lambda loss_info: loss_info.extra.priorities,
+            initial_priorities=agent.initial_priorities,
+            burn_in=burn_in,
+        ),
+        "r2d2",
+        normalize_observations=normalize_observations,
+        observation_limit=observation_limit,
+        normalize_rewards=normalize_rewards,
+        reward_limit=reward_limit,
     )

@@ -10,7 +10,7 @@ from tf_agents.agents import tf_agent
 from tf_agents.policies import greedy_policy, q_policy
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import errors, experience
+from actor_learner import batch_notes, errors, experience
 from actor_learner.agents import networks, r2d2_policy, recurrent_q_network, sequence_td
 
 
@@ -158,7 +158,7 @@ class R2d2Agent(tf_agent.TFAgent):
         variables = self._q_network.trainable_variables
         with tf.GradientTape() as tape:
             loss_info = self._loss(experience, weights)
-        tf.debugging.check_numerics(loss_info.loss, "the loss of R2D2 is not a finite number")
+        tf.debugging.check_numerics(loss_info.loss, "the loss of R2D2 is not finite")
         gradients = tape.gradient(loss_info.loss, variables)
         if self._gradient_clipping is not None:
             gradients, _ = tf.clip_by_global_norm(gradients, self._gradient_clipping)
@@ -189,6 +189,7 @@ class R2d2Agent(tf_agent.TFAgent):
             mask,
             tf.gather(target_values, best, batch_dims=2),
         )
+        target = batch_notes.note("target", target)
         action = tf.nest.flatten(trajectory.action)[0] - self._action_leaf.minimum
         taken = tf.gather(values, action, batch_dims=2)  # [batch, L]
         error = tf.stop_gradient(target) - taken

@@ -30,6 +30,9 @@ def lane_epsilons(
 ) -> np.ndarray:
     """Shares of random actions: `base ** linspace(*exponents, total_lanes)`, those of one actor.
 
+    A single lane gets the last of the ladder: with the first it would explore for ever as the
+    boldest of many does, and no lane would follow the policy that is learned.
+
     Args:
       first_lane: Number of the actor's first lane among all lanes.
       num_lanes: Lanes of the actor.
@@ -45,7 +48,8 @@ def lane_epsilons(
             f"epsilons are epsilon_base ({base}) to the power of epsilon_exponents ({exponents}): "
             "the base must lie in [0, 1] and the exponents must not be negative"
         )
-    everyone = base ** np.linspace(*exponents, total_lanes)
+    first, last = exponents
+    everyone = base ** np.linspace(first if total_lanes > 1 else last, last, total_lanes)
     return everyone[first_lane : first_lane + num_lanes].astype(np.float32)
 
 

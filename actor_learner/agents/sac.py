@@ -8,7 +8,15 @@ import tensorflow as tf
 from tf_agents.agents.sac import sac_agent
 
 from actor_learner import configurable, errors
-from actor_learner.agents import algorithm, networks, optimizers, td_errors
+from actor_learner.agents import (
+    algorithm,
+    networks,
+    normalization,
+    normalized_agent,
+    optimizers,
+    scaled_agent,
+    td_errors,
+)
 
 
 class SacWithTdErrors(td_errors.WithTdErrors, sac_agent.SacAgent):
@@ -32,6 +40,10 @@ def sac(
     target_update_period: int = 1,
     gradient_clipping: float | None = None,
     reward_scale: float = 1.0,
+    normalize_observations: bool = False,
+    observation_limit: float = normalization.OBSERVATION_LIMIT,
+    normalize_rewards: bool = False,
+    reward_limit: float = normalization.REWARD_LIMIT,
 ) -> algorithm.Algorithm:
     """Builds SAC for one continuous action vector.
 
@@ -43,16 +55,21 @@ def sac(
       critic_learning_rate: Adam's learning rate for the critics.
       alpha_learning_rate: Adam's learning rate for the entropy's weight.
       initial_alpha: Weight of the entropy at the start.
-      target_entropy: Entropy that the weight is tuned for; None means minus the number of action
-        dimensions.
+      target_entropy: Entropy that the weight is tuned for, of actions in [-1, 1] whatever their
+        bounds are; None means minus the number of action dimensions.
       gamma: Discount factor.
       n_step: Steps of the return.
       target_update_tau: Share of the critics in each target update.
       target_update_period: Train steps between target updates.
       gradient_clipping: Largest norm of one variable's gradient; None clips nothing.
-      reward_scale: Factor on all rewards.
+      reward_scale: Factor on all rewards, after they are normalised.
+      normalize_observations: Centre and scale float vectors by running statistics.
+      observation_limit: Largest normalised element of an observation.
+      normalize_rewards: Scale rewards so that returns are about 1, by running statistics.
+      reward_limit: Largest normalised reward.
     """
-    leaf = networks.single_action(world.action_spec)
+    leaf, action_spec = networks.single_action(world.action_spec), world.action_spec
+    world = scaled_agent.normalized_world(world)
     if initial_alpha <= 0:
         raise errors.ConfigError(f"sac.initial_alpha must be above 0, got {initial_alpha}")
     if target_entropy is None:
@@ -78,6 +95,16 @@ def sac(
         target_entropy=target_entropy,
         train_step_counter=world.train_step,
     )
-    return algorithm.Algorithm(
-        agent, n_step=n_step, gamma=gamma, priorities=td_errors.absolute_td_errors
+    return normalized_agent.normalized(
+        algorithm.Algorithm(
+            scaled_agent.ScaledAgent(agent, action_spec),
+            n_step=n_step,
+            gamma=gamma,
+            priorities=td_errors.absolute_td_errors,
+        ),
+        "sac",
+        normalize_observations=normalize_observations,
+        observation_limit=observation_limit,
+        normalize_rewards=normalize_rewards,
+        reward_limit=reward_limit,
     )

@@ -6,13 +6,27 @@ from typing import Any
 
 import tensorflow as tf
 from tf_agents.agents.td3 import td3_agent
+from tf_agents.trajectories import time_step as ts
 
 from actor_learner import configurable
-from actor_learner.agents import algorithm, exploration, networks, optimizers, td_errors
+from actor_learner.agents import (
+    algorithm,
+    exploration,
+    networks,
+    normalization,
+    normalized_agent,
+    optimizers,
+    scaled_agent,
+    td_errors,
+)
 
 
 class Td3WithLaneNoise(td_errors.WithTdErrors, td3_agent.Td3Agent):
-    """TD3 whose collect policy disturbs each lane on its own, and that returns TD errors."""
+    """TD3 whose collect policy disturbs each lane on its own, and that returns TD errors.
+
+    For actions in [-1, 1]. Disturbed target actions stay within these bounds, as in the paper;
+    TF-Agents' leave them, and rate actions that no policy can take.
+    """
 
     def __init__(self, *args: Any, collect_noise: float, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -21,6 +35,41 @@ class Td3WithLaneNoise(td_errors.WithTdErrors, td3_agent.Td3Agent):
     @property
     def collect_policy(self) -> exploration.GaussianNoisePolicy:
         return self._lane_collect_policy
+
+    def critic_loss(
+        self,
+        time_steps: ts.TimeStep,
+        actions: tf.Tensor,
+        next_time_steps: ts.TimeStep,
+        weights: tf.Tensor | None = None,
+        training: bool = False,
+    ) -> tf.Tensor:
+        """The mean over the batch of both critics' losses."""
+        target_actions, _ = self._target_actor_network(
+            next_time_steps.observation, next_time_steps.step_type, training=training
+        )
+        noise = tf.random.normal(tf.shape(target_actions), stddev=self._target_policy_noise)
+        bound = self._target_policy_noise_clip
+        target_actions += tf.clip_by_value(noise, -bound, bound)
+        target_actions = tf.clip_by_value(target_actions, -1.0, 1.0)
+        rated = (next_time_steps.observation, target_actions)
+        values = [
+            critic(rated, next_time_steps.step_type, training=False)[0]
+            for critic in (self._target_critic_network_1, self._target_critic_network_2)
+        ]
+        targets = tf.stop_gradient(
+            self._reward_scale_factor * next_time_steps.reward
+            + self._gamma * next_time_steps.discount * tf.minimum(*values)
+        )
+        taken = (time_steps.observation, actions)
+        losses = [
+            self._td_errors_loss_fn(
+                targets, critic(taken, time_steps.step_type, training=training)[0]
+            )
+            for critic in (self._critic_network_1, self._critic_network_2)
+        ]
+        loss = tf.add_n(losses)  # [batch]
+        return tf.reduce_mean(loss if weights is None else loss * weights)
 
 
 @configurable.register
@@ -41,6 +90,10 @@ def td3(
     target_update_period: int = 2,
     gradient_clipping: float | None = None,
     reward_scale: float = 1.0,
+    normalize_observations: bool = False,
+    observation_limit: float = normalization.OBSERVATION_LIMIT,
+    normalize_rewards: bool = False,
+    reward_limit: float = normalization.REWARD_LIMIT,
 ) -> algorithm.Algorithm:
     """Builds TD3 for one continuous action vector.
 
@@ -50,18 +103,24 @@ def td3(
       critic_fc_layer_params: Dense layers of each of the two critics.
       actor_learning_rate: Adam's learning rate for the actor.
       critic_learning_rate: Adam's learning rate for the critics.
-      exploration_noise: Standard deviation of the noise on collected actions, in action units.
-      target_policy_noise: Standard deviation of the noise on target actions.
-      target_policy_noise_clip: Bound of that noise.
+      exploration_noise: Standard deviation of the noise on collected actions: 1 is half the range
+        of the action.
+      target_policy_noise: Standard deviation of the noise on target actions, in the same unit.
+      target_policy_noise_clip: Bound of that noise, in the same unit.
       actor_update_period: Train steps between updates of the actor.
       gamma: Discount factor.
       n_step: Steps of the return.
       target_update_tau: Share of the networks in each target update.
       target_update_period: Train steps between target updates.
       gradient_clipping: Largest norm of one variable's gradient; None clips nothing.
-      reward_scale: Factor on all rewards.
+      reward_scale: Factor on all rewards, after they are normalised.
+      normalize_observations: Centre and scale float vectors by running statistics.
+      observation_limit: Largest normalised element of an observation.
+      normalize_rewards: Scale rewards so that returns are about 1, by running statistics.
+      reward_limit: Largest normalised reward.
     """
     networks.single_action(world.action_spec)
+    action_spec, world = world.action_spec, scaled_agent.normalized_world(world)
     agent = Td3WithLaneNoise(
         world.time_step_spec,
         world.action_spec,
@@ -84,6 +143,16 @@ def td3(
         reward_scale_factor=reward_scale,
         train_step_counter=world.train_step,
     )
-    return algorithm.Algorithm(
-        agent, n_step=n_step, gamma=gamma, priorities=td_errors.absolute_td_errors
+    return normalized_agent.normalized(
+        algorithm.Algorithm(
+            scaled_agent.ScaledAgent(agent, action_spec),
+            n_step=n_step,
+            gamma=gamma,
+            priorities=td_errors.absolute_td_errors,
+        ),
+        "td3",
+        normalize_observations=normalize_observations,
+        observation_limit=observation_limit,
+        normalize_rewards=normalize_rewards,
+        reward_limit=reward_limit,
     )

@@ -9,6 +9,8 @@ from typing import Any, Callable
 import tensorflow as tf
 from tf_agents.agents import tf_agent
 
+from actor_learner import batch_notes
+
 LossFn = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
@@ -28,6 +30,7 @@ class RecordingLoss:
         self._errors: list[tf.Tensor] = []
 
     def __call__(self, targets: tf.Tensor, predictions: tf.Tensor) -> tf.Tensor:
+        targets = batch_notes.note("target", targets)
         self._errors.append(tf.abs(tf.stop_gradient(targets - predictions)))
         return self._loss_fn(targets, predictions)
 

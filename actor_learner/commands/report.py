@@ -8,8 +8,8 @@ import shutil
 import sys
 from typing import Any, TextIO
 
-from actor_learner import run_directory
-from actor_learner.reporting import console, curve, jsonl, logger, metric_files, summary
+from actor_learner import disk_space, run_directory, unsaved
+from actor_learner.reporting import console, curve, jsonl, logger, metric_files, progress, summary
 
 
 class Report:
@@ -51,7 +51,12 @@ class Report:
     def write(self, row: dict[str, Any]) -> None:
         """Takes one line of metrics."""
         self._loggers.write(row)
-        self._view.write(row)
+        self._view.write({**row, progress.NOT_SAVED: unsaved.ledger().summary()})
+
+    def say(self, text: str) -> None:
+        """Tells the user something, between two lines of metrics."""
+        if self._view is not None:
+            self._view.message(text)
 
     def close(self) -> None:
         """Ends the view, closes the files, draws the curve; safe to call twice."""
@@ -61,17 +66,24 @@ class Report:
         self._view = self._loggers = None
         view.close()
         loggers.close()
+        unsaved.ledger().attempt(
+            self._run_dir.curve.name, self._draw_curve, where=self._run_dir.curve
+        )
+
+    def _draw_curve(self) -> None:
+        if not self._run_dir.metrics_jsonl.exists():
+            raise disk_space.full(self._run_dir.metrics_jsonl)
         curve.draw_curve(
             jsonl.read_rows(self._run_dir.metrics_jsonl),
             self._run_dir.curve,
             self._run_dir.path.name,
-            self._training.experiment.target_return,
+            self._training.experiment.evaluation.target_return,
         )
 
     def closing_lines(self, status: str, reason: str | None) -> list[str]:
         """What to print at the end."""
         training = self._training
-        return summary.closing_lines(
+        lines = summary.closing_lines(
             run_dir=str(self._run_dir),
             best=training.best,
             environment_steps=training.environment_step,
@@ -83,6 +95,8 @@ class Report:
             has_policies=(self._run_dir.policies / "greedy_policy").is_dir(),
             programs=_programs(),
         )
+        # Below the headline, which says "Finished".
+        return [*lines[:1], *unsaved.ledger().closing_lines(), *lines[1:]]
 
 
 def _programs() -> str:

@@ -12,10 +12,10 @@ import tempfile
 import traceback
 from typing import Any
 
-from actor_learner import config, errors, import_path, run_directory, signals
+from actor_learner import config, errors, import_path, run_directory, signals, unsaved
 from actor_learner.commands import report as report_lib
 from actor_learner.jobs import warm_start
-from actor_learner.reporting import process_output
+from actor_learner.reporting import log_limit, process_output
 
 OK, FAILED = 0, 1
 JOB = "train"
@@ -113,6 +113,8 @@ def _run_captured(
 ) -> int:
     """The part of the run whose native output goes to the log."""
     with contextlib.ExitStack() as stack:
+        ledger = stack.enter_context(unsaved.scope())
+        ledger.say = lambda line: _say(output, line)
         report = stack.enter_context(report_lib.Report(run_dir, output.log_path))
         try:
             training = stack.enter_context(
@@ -121,25 +123,41 @@ def _run_captured(
         except Exception:
             output.log.write(traceback.format_exc())
             raise
+        stack.enter_context(log_limit.limited(output.log_path))
         report.open(training, output.terminal)
+        ledger.say = report.say
         try:
             status = training.run()
             if status != "interrupted":
                 training.export_policies()
         except Exception as error:
             report.close()
+            _settle(ledger, output, stop)
             output.log.write(traceback.format_exc())
             expected = isinstance(error, errors.ActorLearnerError)
-            if not expected or error.__cause__ is not None:
+            diverged = isinstance(error, errors.NotFiniteError)
+            if not expected or (error.__cause__ is not None and not diverged):
                 # What a trigger, an environment or a bug of ours raised: the place matters.
                 _say(output, traceback.format_exc())
             for line in report.closing_lines("failed", f"{type(error).__name__}: {error}"):
                 _say(output, line)
             return FAILED
         report.close()
+        is_saved = _settle(ledger, output, stop)
         for line in report.closing_lines(status, training.stop_reason):
             _say(output, line)
+        if not is_saved:
+            return FAILED
         return stop.exit_code if status == "interrupted" else OK
+
+
+def _settle(
+    ledger: unsaved.Ledger, output: process_output.CapturedOutput, stop: signals.StopRequest
+) -> bool:
+    """Waits a while for room if the disk is full; Ctrl-C ends it. Whether everything is saved."""
+    ledger.say = lambda line: _say(output, line)
+    interrupted = stop.event.is_set()  # Then the next signal ends the process.
+    return ledger.settle(lambda: stop.event.is_set() and not interrupted)
 
 
 @contextlib.contextmanager
@@ -158,14 +176,15 @@ def _built(
     with output.quiet_imports():
         config.load(source)
         own = extra_jobs.Jobs().extra
+        log_limit.log_limit()  # Used once all is built; here so that it counts as used.
         stored_versions.stored_versions()  # Of separate jobs; in a file for both it is no mistake.
         if own:
             _say(output, f"note: {', '.join(own)} (Jobs.extra) runs with `actor-learner up` only")
         training = one_process.OneProcess(experiment.Experiment(), run_dir, seed=seed, **more)
     with training:
         config.check_all_used()
-        run_dir.config.write_text(config.config_text())
-        run_dir.operative_config.write_text(config.operative_config())
+        run_dir.write_text(run_dir.config, config.config_text())
+        run_dir.write_text(run_dir.operative_config, config.operative_config())
         yield training
 
 

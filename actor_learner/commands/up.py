@@ -15,7 +15,7 @@ from actor_learner.commands import frozen_config
 from actor_learner.jobs import extra_jobs, flags, names, warm_start
 from actor_learner.launch import job_spec, local, restarts, run_jobs
 from actor_learner.naming import connect
-from actor_learner.reporting import process_output
+from actor_learner.reporting import log_limit, process_output
 
 JOB = "up"
 DEFAULT_RESOURCES = {"CPU": 1.0}
@@ -153,7 +153,10 @@ def run(options: UpOptions) -> int:
             replay_grace_seconds=options.replay_grace_seconds,
             tolerate=options.tolerate,
         )
-        with process_output.capture_native_output(run_dir.log(JOB), capture_stdout=True) as output:
+        with (
+            process_output.capture_native_output(run_dir.log(JOB), capture_stdout=True) as output,
+            log_limit.limited(output.log_path),
+        ):
             print(f"run directory: {run_dir} (seed {seed})", file=output.terminal, flush=True)
             if options.launcher == "ray" and not registry.startswith(("redis", "unix")):
                 print(

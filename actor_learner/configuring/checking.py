@@ -11,6 +11,8 @@ from actor_learner.configuring import (
     literals,
     program,
     registrations,
+    renamed,
+    replaced,
     statements,
     suggestions,
 )
@@ -92,10 +94,18 @@ class _Check:
     def _find(
         self, origin: statements.Origin, selector: str, shown: str | None
     ) -> registrations.Configurable | None:
-        """The configurable meant; if there is none or several, reports `shown` and returns None."""
+        """The configurable meant; reports `shown`, and returns None, if there is not just one.
+
+        Also if it is one of TF-Agents' where ours must be meant.
+        """
         found = self._catalog.find(selector)
         if len(found) == 1:
-            return found[0]
+            refusal = replaced.refusal(selector, found[0].selector)
+            if refusal is None:
+                return found[0]
+            if shown:
+                self._report(origin, refusal)
+            return None
         if shown and found:
             names = " or ".join(sorted(configurable.selector for configurable in found))
             self._report(origin, f"ambiguous configurable '{shown}': write {names}")
@@ -124,7 +134,8 @@ class _Check:
                 for other in signature.parameters
                 if other not in configurable.denied and (allowed is None or other in allowed)
             ]
-            hint = suggestions.did_you_mean(name, names)
+            now = renamed.new_name(configurable.selector, name)
+            hint = f": it is {now} now" if now else suggestions.did_you_mean(name, names)
             if not hint:
                 hint = f": it has {', '.join(names)}" if names else ": it has none"
             self._report(binding.origin, f"unknown parameter '{name}' of {of}{hint}")

@@ -12,7 +12,7 @@ import gin
 from gin import config as gin_config
 
 from actor_learner import errors
-from actor_learner.configuring import checking, modules, program, statements
+from actor_learner.configuring import checking, modules, program, replaced, statements
 
 Key = tuple[str, str, str]  # Scope, complete selector, parameter.
 
@@ -71,6 +71,10 @@ def _remember(binding: statements.Binding) -> None:
         )
     except (ValueError, KeyError):
         return  # With dynamic registration a selector has a meaning only inside its own file.
+    refusal = replaced.refusal(binding.selector, key.complete_selector)
+    if refusal:
+        _clear()
+        raise errors.ConfigError(f"{binding.origin}: {refusal}")
     _origins[key.scope_selector_arg] = binding.origin
 
 

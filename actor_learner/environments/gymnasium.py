@@ -11,7 +11,7 @@ from tf_agents.environments import py_environment
 from tf_agents.trajectories import time_step as ts
 
 from actor_learner import configurable, errors
-from actor_learner.environments import making, seeding, specs, vectorizing
+from actor_learner.environments import finite, making, seeding, specs, vectorizing
 
 _FIRST, _MID, _LAST = (int(kind) for kind in (ts.StepType.FIRST, ts.StepType.MID, ts.StepType.LAST))
 
@@ -45,6 +45,7 @@ class GymnasiumEnvironment(py_environment.PyEnvironment):
         discount: float = 1.0,
         step_timeout_seconds: float = 60.0,
         render_mode: str | None = None,
+        check_finite: bool = True,
     ):
         """Makes the lanes.
 
@@ -58,13 +59,17 @@ class GymnasiumEnvironment(py_environment.PyEnvironment):
             nothing asked for prevents it, else sync.
           wrappers: Applied to each lane in order. Each is a callable env -> env, the name of one of
             `gymnasium.wrappers`, "module:Class", or a pair of one of these and keyword arguments:
-            `['FlattenObservation', ('FrameStackObservation', {'stack_size': 4})]`.
+            `['FlattenObservation', ('FrameStackObservation', {'stack_size': 4})]`. Those that
+            normalise by running statistics are refused: agents have `normalize_observations` and
+            `normalize_rewards`.
           make_kwargs: Keyword arguments for `gymnasium.make`, or for the callable.
           max_episode_steps: Time limit per episode; None for the registered one, 0 for none.
           seed: Seeds the lanes at the first `reset`; see `seed()`.
           discount: The discount of steps that do not terminate.
           step_timeout_seconds: How long a `reset` or `step` of "async" lanes may take.
           render_mode: "rgb_array" for `render()`; the environment's own default otherwise.
+          check_finite: Whether `reset` and `step` raise `errors.NotFiniteError` for rewards and
+            observations that are NaN or infinite; costs two microseconds a step.
 
         Raises:
           errors.ConfigError: If the environment does not exist or cannot do what is asked.
@@ -84,6 +89,7 @@ class GymnasiumEnvironment(py_environment.PyEnvironment):
         if render_mode is not None:
             make_kwargs["render_mode"] = render_mode
         self._num_envs = num_envs
+        self._discount = discount
         # What most steps have; copied for each.
         self._going_on = np.full(num_envs, _MID, dtype=np.int32)
         self._discounts = np.full(num_envs, discount, dtype=np.float32)
@@ -117,6 +123,15 @@ class GymnasiumEnvironment(py_environment.PyEnvironment):
                 check_spaces=self._adopt_spaces,
             )
         self._env = self._vectorized.env
+        self._finite: finite.FiniteCheck | None = None
+        if check_finite:
+            self._finite = finite.FiniteCheck(
+                self._name,
+                self._time_step_spec.reward,
+                self._observation_spec,
+                num_envs,
+                "GymnasiumEnvironment.check_finite",
+            )
         self._ended = np.zeros(num_envs, dtype=np.bool_)  # Lanes whose next step is a reset.
         self._any_ended = False
         if seed is not None:
@@ -136,6 +151,11 @@ class GymnasiumEnvironment(py_environment.PyEnvironment):
     def vector_env(self) -> gymnasium.vector.VectorEnv:
         """The Gymnasium vector environment underneath."""
         return self._env
+
+    @property
+    def check_finite(self) -> bool:
+        """Whether what is not finite is refused."""
+        return self._finite is not None
 
     @property
     def batched(self) -> bool:
@@ -204,11 +224,15 @@ class GymnasiumEnvironment(py_environment.PyEnvironment):
             raise self._broken("reset", error) from error
         self._ended = np.zeros(self._num_envs, dtype=np.bool_)
         self._any_ended = False
+        reward = np.zeros(self._num_envs, dtype=np.float32)
+        observation = self._copy_observation(observation)
+        if self._finite is not None:
+            self._finite.reset(reward, observation)
         return ts.TimeStep(
             np.full(self._num_envs, _FIRST, dtype=np.int32),
-            np.zeros(self._num_envs, dtype=np.float32),
+            reward,
             np.ones(self._num_envs, dtype=np.float32),
-            self._copy_observation(observation),
+            observation,
         )
 
     def _step(self, action: Any) -> ts.TimeStep:
@@ -221,18 +245,24 @@ class GymnasiumEnvironment(py_environment.PyEnvironment):
         except Exception as error:
             raise self._broken("step", error) from error
         reward = np.array(reward, dtype=np.float32)
+        observation = self._copy_observation(observation)
         done = np.logical_or(terminated, truncated)
         step_type, discount = self._going_on.copy(), self._discounts.copy()
-        any_done = bool(done.any())
+        any_done = np.count_nonzero(done) > 0  # A tenth of what `done.any()` takes.
         if any_done:
             step_type[done] = _LAST
             discount[np.asarray(terminated, dtype=np.bool_)] = 0.0
+        first = None
         if self._any_ended:
-            step_type[self._ended] = _FIRST
-            discount[self._ended] = 1.0
-            reward[self._ended] = 0.0
+            first = self._ended
+            step_type[first] = _FIRST
+            reward[first] = 0.0
+            if self._discount != 1.0:
+                discount[first] = 1.0
         self._ended, self._any_ended = done, any_done
-        return ts.TimeStep(step_type, reward, discount, self._copy_observation(observation))
+        if self._finite is not None:
+            self._finite.step(reward, observation, first)
+        return ts.TimeStep(step_type, reward, discount, observation)
 
     def _adopt_spaces(
         self, observation_space: gymnasium.Space, action_space: gymnasium.Space

@@ -11,7 +11,7 @@ from tf_agents.environments import py_environment
 from tf_agents.trajectories import time_step as ts
 
 from actor_learner import configurable, errors
-from actor_learner.environments import making, seeding, specs
+from actor_learner.environments import finite, making, nests, seeding, specs
 
 
 @configurable.register
@@ -32,6 +32,8 @@ class GymnasiumWrapper(py_environment.PyEnvironment):
         auto_reset: bool = True,
         simplify_box_bounds: bool = True,
         render_kwargs: Mapping[str, Any] | None = None,
+        *,
+        check_finite: bool = True,
     ):
         """Wraps `gym_env`, which this object owns from now on.
 
@@ -45,6 +47,8 @@ class GymnasiumWrapper(py_environment.PyEnvironment):
           simplify_box_bounds: Whether bounds equal for all elements become scalars in the specs.
           render_kwargs: Keyword arguments for the `render()` of the innermost environment; wrappers
             of Gymnasium accept none, so they are passed by.
+          check_finite: Whether `reset` and `step` raise `errors.NotFiniteError` for rewards and
+            observations that are NaN or infinite.
 
         Raises:
           errors.SpecMismatchError: If a space is not supported.
@@ -64,9 +68,22 @@ class GymnasiumWrapper(py_environment.PyEnvironment):
         self._copy_observation = specs.compile_observation(
             self._observation_spec, match_dtype=match_obs_space_dtype
         )
+        self._as_lane = nests.compile_map(
+            (self.reward_spec(), self._observation_spec), lambda spec: lambda value: value[None]
+        )
         self._pending_seed: int | None = None
         self._info: dict[str, Any] | None = None
         self._done = True
+        self._finite: finite.FiniteCheck | None = None
+        if check_finite:
+            self._finite = finite.FiniteCheck(
+                str(gym_env), self.reward_spec(), self._observation_spec, num_lanes=1
+            )
+
+    @property
+    def check_finite(self) -> bool:
+        """Whether what is not finite is refused."""
+        return self._finite is not None
 
     @property
     def gym(self) -> gymnasium.Env:
@@ -131,11 +148,12 @@ class GymnasiumWrapper(py_environment.PyEnvironment):
         seed, self._pending_seed = self._pending_seed, None
         observation, self._info = self._gym_env.reset(seed=seed)
         self._done = False
+        observation = self._copy_observation(observation)
+        reward = np.zeros((), dtype=np.float32)
+        if self._finite is not None:
+            self._finite.reset(*self._as_lane((reward, observation)))
         return ts.TimeStep(
-            np.array(ts.StepType.FIRST),
-            np.zeros((), dtype=np.float32),
-            np.ones((), dtype=np.float32),
-            self._copy_observation(observation),
+            np.array(ts.StepType.FIRST), reward, np.ones((), dtype=np.float32), observation
         )
 
     def _step(self, action: Any) -> ts.TimeStep:
@@ -143,9 +161,13 @@ class GymnasiumWrapper(py_environment.PyEnvironment):
             self._encode_action(action)
         )
         self._done = bool(terminated or truncated)
+        observation = self._copy_observation(observation)
+        reward = np.array(reward, dtype=np.float32)
+        if self._finite is not None:
+            self._finite.step(*self._as_lane((reward, observation)), None)
         return ts.TimeStep(
             np.array(ts.StepType.LAST if self._done else ts.StepType.MID),
-            np.array(reward, dtype=np.float32),
+            reward,
             np.zeros((), dtype=np.float32) if terminated else self._discount.copy(),
-            self._copy_observation(observation),
+            observation,
         )

@@ -10,7 +10,7 @@ from tf_agents.environments import py_environment, tf_environment
 from tf_agents.trajectories import time_step as ts
 
 from actor_learner import errors
-from actor_learner.environments import nests
+from actor_learner.environments import finite, nests
 
 
 class Lanes(Protocol):
@@ -48,6 +48,10 @@ class Lanes(Protocol):
 def as_lanes(env: Any) -> Lanes:
     """Presents an environment as lanes; what is lanes already is returned as it is.
 
+    What an environment gives that is NaN or infinite raises `errors.NotFiniteError`. One that has
+    an attribute `check_finite`, as ours have, also if others are wrapped around it, sees to that
+    itself, or does without.
+
     Raises:
       errors.SpecMismatchError: If `env` is not a TF-Agents PyEnvironment. The message says how to
         make it one.
@@ -81,10 +85,23 @@ class BatchedLanes:
         # Bound here so that a step costs no call of ours.
         self.reset: Callable[[], ts.TimeStep] = env.reset
         self.step: Callable[[Any], ts.TimeStep] = env.step
+        self._finite = _finite_check(env, self.num_lanes)
+        if self._finite is not None:
+            self.reset, self.step = self._checked_reset, self._checked_step
         self.time_step_spec: Callable[[], ts.TimeStep] = env.time_step_spec
         self.action_spec: Callable[[], Any] = env.action_spec
         self.get_info: Callable[[], Any] = env.get_info
         self.close: Callable[[], None] = env.close
+
+    def _checked_reset(self) -> ts.TimeStep:
+        time_step = self.env.reset()
+        self._finite.reset(time_step.reward, time_step.observation)
+        return time_step
+
+    def _checked_step(self, action: Any) -> ts.TimeStep:
+        time_step = self.env.step(action)
+        self._finite.step(time_step.reward, time_step.observation, _first_lanes(time_step))
+        return time_step
 
 
 class SingleLane:
@@ -102,12 +119,19 @@ class SingleLane:
         self._action_spec = env.action_spec()
         self._batch = nests.compile_map(self._time_step_spec, _add_lane)
         self._unbatch = nests.compile_map(self._action_spec, _remove_lane)
+        self._finite = _finite_check(env, num_lanes=1)
 
     def reset(self) -> ts.TimeStep:
-        return self._batch(self.env.reset())
+        time_step = self._batch(self.env.reset())
+        if self._finite is not None:
+            self._finite.reset(time_step.reward, time_step.observation)
+        return time_step
 
     def step(self, action: Any) -> ts.TimeStep:
-        return self._batch(self.env.step(self._unbatch(action)))
+        time_step = self._batch(self.env.step(self._unbatch(action)))
+        if self._finite is not None:
+            self._finite.step(time_step.reward, time_step.observation, _first_lanes(time_step))
+        return time_step
 
     def time_step_spec(self) -> ts.TimeStep:
         return self._time_step_spec
@@ -120,6 +144,18 @@ class SingleLane:
 
     def close(self) -> None:
         self.env.close()
+
+
+def _finite_check(env: py_environment.PyEnvironment, num_lanes: int) -> finite.FiniteCheck | None:
+    """The check of an environment that does not decide on one itself."""
+    if getattr(env, "check_finite", None) is not None:
+        return None
+    spec = env.time_step_spec()
+    return finite.FiniteCheck(type(env).__name__, spec.reward, spec.observation, num_lanes)
+
+
+def _first_lanes(time_step: ts.TimeStep) -> np.ndarray:
+    return np.asarray(time_step.step_type) == ts.StepType.FIRST
 
 
 def _add_lane(spec: Any) -> Callable[[Any], np.ndarray]:

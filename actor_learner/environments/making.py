@@ -33,6 +33,11 @@ _EXTRA_OF_ENTRY_POINT = (
     ("gymnasium.envs.mujoco", "mujoco", "mujoco"),
     ("ale_py", "ale_py", "atari"),
 )
+# Wrappers of Gymnasium that keep running statistics, with the agents' parameter that does as much.
+_RUNNING_STATISTICS = {
+    "NormalizeObservation": "normalize_observations",
+    "NormalizeReward": "normalize_rewards",
+}
 # Ids that ale_py registers outside its own namespace: Pong-v4 variants of old Gym.
 _OLD_ATARI_ID = re.compile(r"(NoFrameskip|Deterministic|-ram(NoFrameskip|Deterministic)?)-v[04]$")
 
@@ -78,6 +83,7 @@ class EnvironmentFactory:
                 if self.max_episode_steps:
                     env = gymnasium.wrappers.TimeLimit(env, self.max_episode_steps)
             env = apply_wrappers(env, self.wrappers)
+            refuse_running_statistics(env)
         return env
 
 
@@ -145,17 +151,33 @@ def find_spec(env_id: str) -> registration.EnvSpec:
     return spec
 
 
+def refuse_running_statistics(env: Any) -> None:
+    """Refuses an environment in which a wrapper normalises by running statistics.
+
+    Raises:
+      errors.ConfigError: Names the wrapper, and the parameters to use instead.
+    """
+    while isinstance(env, (gymnasium.Wrapper, gymnasium.vector.VectorWrapper)):
+        _refuse_running_statistics(type(env), type(env).__name__)
+        env = env.env
+
+
 def as_wrapper(wrapper: WrapperLike) -> Callable[[gymnasium.Env], gymnasium.Env]:
     """Turns one entry of `wrappers` into a callable env -> env.
 
     Raises:
-      errors.ConfigError: If it names no wrapper, or is something else.
+      errors.ConfigError: If it names no wrapper, or is something else, or normalises by running
+        statistics.
     """
     if isinstance(wrapper, str):
-        return _wrapper_by_name(wrapper)
+        found = _wrapper_by_name(wrapper)
+        _refuse_running_statistics(found, wrapper)
+        return found
     if isinstance(wrapper, (tuple, list)) and len(wrapper) == 2 and isinstance(wrapper[1], Mapping):
         return functools.partial(as_wrapper(wrapper[0]), **wrapper[1])
     if callable(wrapper):
+        inner = wrapper.func if isinstance(wrapper, functools.partial) else wrapper
+        _refuse_running_statistics(inner, _callable_name(inner))
         return wrapper
     raise errors.ConfigError(
         f"{wrapper!r} is not a wrapper: give a callable env -> env, the name of one of "
@@ -244,6 +266,8 @@ def _wrapper_by_name(name: str) -> Callable[[gymnasium.Env], gymnasium.Env]:
             return getattr(importlib.import_module(module), attribute)
         except (ImportError, AttributeError) as error:
             raise errors.ConfigError(f"wrapper {name!r} cannot be imported: {error}") from error
+    if name.startswith("Vector") and name[len("Vector") :] in _RUNNING_STATISTICS:
+        name = name[len("Vector") :]  # Refused alike, rather than called unknown.
     known = gymnasium.wrappers.__all__
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3)
@@ -251,6 +275,21 @@ def _wrapper_by_name(name: str) -> Callable[[gymnasium.Env], gymnasium.Env]:
         raise errors.ConfigError(f"{name!r} is none of gymnasium.wrappers: {hint}")
     with explained(f"wrapper {name}", None):
         return getattr(gymnasium.wrappers, name)
+
+
+def _refuse_running_statistics(wrapper: Any, name: str) -> None:
+    """Raises if `wrapper` is one of Gymnasium's, or a class made from one."""
+    if not isinstance(wrapper, type):
+        return
+    for kind in wrapper.__mro__:
+        if kind.__name__ in _RUNNING_STATISTICS and kind.__module__.startswith("gymnasium."):
+            parameter = _RUNNING_STATISTICS[kind.__name__]
+            raise errors.ConfigError(
+                f"the wrapper {name} keeps running statistics in each process: they are neither "
+                "saved nor exported with the policy, and actors, evaluation and a resumed run "
+                f"would each use their own. Leave it out and set the agent's {parameter} = True "
+                f"(e.g. dqn.{parameter}): its statistics are part of the policy"
+            )
 
 
 def _require_environment(env: Any, origin: str) -> None:

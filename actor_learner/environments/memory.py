@@ -18,6 +18,8 @@ ENV_ID = "MemoryCorridor-v0"
 
 _CUE, _CORRIDOR, _ANSWER = range(3)  # Parts of an episode, each with a flag in the observation.
 _NUM_PARTS = 3
+_SQUARE = 32  # Pixels of a symbol in a picture.
+_BACKGROUNDS = ((0, 110, 0), (90, 90, 90), (130, 0, 0))
 
 
 class _Corridors:
@@ -93,11 +95,20 @@ class MemoryCorridor(gymnasium.Env):
       num_cues: Number of symbols, and of actions.
       shortest_delay: Fewest steps of the corridor.
       longest_delay: Most steps of the corridor. An episode takes two steps more.
+      render_mode: None, or "rgb_array": a square for each symbol, the one that is shown lit up, on
+        green at the cue, grey in the corridor and red where the answer is asked for.
     """
 
-    metadata = {"render_modes": []}
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 4}
 
-    def __init__(self, num_cues: int = 4, shortest_delay: int = 6, longest_delay: int = 10) -> None:
+    def __init__(
+        self,
+        num_cues: int = 4,
+        shortest_delay: int = 6,
+        longest_delay: int = 10,
+        render_mode: str | None = None,
+    ) -> None:
+        self.render_mode = render_mode
         self._corridors = _Corridors(1, num_cues, shortest_delay, longest_delay)
         self.action_space = self._corridors.action_space
         self.observation_space = self._corridors.observation_space
@@ -107,12 +118,28 @@ class MemoryCorridor(gymnasium.Env):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         self._corridors.begin(np.zeros(1, np.int64), self.np_random)
-        return self._corridors.observation(self.np_random)[0], {}
+        self._shown = self._corridors.observation(self.np_random)[0]
+        return self._shown.copy(), {}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         reward, over = self._corridors.advance(np.asarray([action]))
-        observation = self._corridors.observation(self.np_random)[0]
-        return observation, float(reward[0]), bool(over[0]), False, {}
+        self._shown = self._corridors.observation(self.np_random)[0]
+        return self._shown.copy(), float(reward[0]), bool(over[0]), False, {}
+
+    def render(self) -> np.ndarray | None:
+        """The present observation as a picture, uint8 `[height, width, 3]`."""
+        if self.render_mode != "rgb_array":
+            return None
+        symbols, parts = np.split(self._shown, [-_NUM_PARTS])
+        (part,) = np.flatnonzero(parts) if parts.any() else (_CORRIDOR,)
+        picture = np.full(
+            (2 * _SQUARE, 2 * _SQUARE * symbols.size, 3), _BACKGROUNDS[part], np.uint8
+        )
+        edge = _SQUARE // 2
+        for symbol, lit in enumerate(symbols):
+            left = 2 * _SQUARE * symbol + edge
+            picture[edge : edge + _SQUARE, left : left + _SQUARE] = 255 if lit else 0
+        return picture
 
 
 class MemoryCorridorVector(gymnasium.vector.VectorEnv):

@@ -35,3 +35,12 @@ def compile_map(structure: Any, make_leaf: Callable[[Any], Leaf]) -> Callable[[A
             return lambda value: kind(*[convert(value[i]) for i, convert in indexed])
         return lambda value: kind([convert(value[i]) for i, convert in indexed])
     return make_leaf(structure)
+
+
+def children(structure: Any) -> list[tuple[Any, Any]] | None:
+    """Key or position, and child, of each entry of a nest as in `compile_map`; None for a leaf."""
+    if isinstance(structure, Mapping):
+        return list(structure.items())
+    if isinstance(structure, (tuple, list)):
+        return list(enumerate(structure))
+    return None

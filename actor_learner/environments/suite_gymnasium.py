@@ -31,6 +31,8 @@ def load(
     spec_dtype_map: specs.DtypeMap | None = None,
     gym_kwargs: Mapping[str, Any] | None = None,
     render_kwargs: Mapping[str, Any] | None = None,
+    *,
+    check_finite: bool = True,
 ) -> py_environment.PyEnvironment:
     """Makes one environment and wraps it as an unbatched PyEnvironment.
 
@@ -50,6 +52,7 @@ def load(
       gym_kwargs: Keyword arguments of `gymnasium.make`. Unless they say otherwise the environment
         is made with `render_mode="rgb_array"` where it has that, so that `render()` works.
       render_kwargs: Keyword arguments of the environment's own `render()`.
+      check_finite: Whether rewards and observations that are NaN or infinite are refused.
 
     Raises:
       errors.ConfigError: If the environment does not exist (with the nearest ids) or cannot be
@@ -57,22 +60,18 @@ def load(
       errors.MissingExtraError: If a package that it needs is not installed.
       errors.SpecMismatchError: If one of its spaces is not supported.
     """
-    spec = making.find_spec(environment_name)
-    factory = making.environment_factory(
-        environment_name,
-        make_kwargs={**_default_render_mode(spec), **(gym_kwargs or {})},
-        max_episode_steps=0,
-    )
+    gym_env, spec = make_gym_env(environment_name, gym_kwargs)
     if max_episode_steps is None:
         max_episode_steps = spec.max_episode_steps
     return wrap_env(
-        factory(),
+        gym_env,
         discount=discount,
         max_episode_steps=max_episode_steps,
         gym_env_wrappers=gym_env_wrappers,
         env_wrappers=env_wrappers,
         spec_dtype_map=spec_dtype_map,
         render_kwargs=render_kwargs,
+        check_finite=check_finite,
     )
 
 
@@ -87,6 +86,8 @@ def wrap_env(
     spec_dtype_map: specs.DtypeMap | None = None,
     auto_reset: bool = True,
     render_kwargs: Mapping[str, Any] | None = None,
+    *,
+    check_finite: bool = True,
 ) -> py_environment.PyEnvironment:
     """Wraps a Gymnasium environment as an unbatched PyEnvironment.
 
@@ -100,20 +101,36 @@ def wrap_env(
       spec_dtype_map: Dtypes to use instead of the spaces' own, by class of space.
       auto_reset: Whether the step after LAST resets.
       render_kwargs: Keyword arguments of the environment's own `render()`.
+      check_finite: Whether rewards and observations that are NaN or infinite are refused.
     """
     gym_env = making.apply_wrappers(gym_env, [making.as_wrapper(w) for w in gym_env_wrappers])
+    making.refuse_running_statistics(gym_env)
     env: py_environment.PyEnvironment = gymnasium_wrapper.GymnasiumWrapper(
         gym_env,
         discount=discount,
         spec_dtype_map=spec_dtype_map,
         auto_reset=auto_reset,
         render_kwargs=render_kwargs,
+        check_finite=check_finite,
     )
     if max_episode_steps:
         env = time_limit_wrapper(env, max_episode_steps)
     for wrapper in env_wrappers:
         env = wrapper(env)
     return env
+
+
+def make_gym_env(
+    environment_name: str, gym_kwargs: Mapping[str, Any] | None = None
+) -> tuple[gymnasium.Env, gymnasium.envs.registration.EnvSpec]:
+    """Makes one Gymnasium environment without its time limit; also returns its spec."""
+    spec = making.find_spec(environment_name)
+    factory = making.environment_factory(
+        environment_name,
+        make_kwargs={**_default_render_mode(spec), **(gym_kwargs or {})},
+        max_episode_steps=0,
+    )
+    return factory(), spec
 
 
 def _default_render_mode(spec: gymnasium.envs.registration.EnvSpec) -> dict[str, str]:

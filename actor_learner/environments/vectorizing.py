@@ -179,6 +179,7 @@ def _native(
                 f"{factory.name}: its vector environment reports autoreset mode {mode}, but only "
                 "NEXT_STEP keeps the final observation of each episode; use vectorization='sync'"
             )
+        making.refuse_running_statistics(env)
         check_spaces(env.single_observation_space, env.single_action_space)
     except BaseException:
         env.close()

@@ -11,7 +11,8 @@ from typing import Any
 
 from absl import logging
 
-from actor_learner import errors
+from actor_learner import errors, seeds
+from actor_learner.jobs import job as job_lib
 from actor_learner.jobs import main, worker
 
 KIND = "actor"
@@ -42,6 +43,7 @@ class ActorJob(worker.Worker):
         self._replay_address = replay_address
         self._closing = contextlib.ExitStack()
         self._steps = 0
+        self._recorder = None
         self._stopping_since: float | None = None
 
     def configure(self) -> None:
@@ -53,7 +55,7 @@ class ActorJob(worker.Worker):
         job = self.job
         self._experiment = experiment_lib.Experiment()
         self._partner = partner.Partner(job, self._replay_address)
-        seed = model.seed_of(job.seed, KIND, job.index)
+        seed = seed_of(job)
         env = self._experiment.make_environment(seed)
         self._closing.callback(env.close)
         self._model = model.Model(
@@ -81,6 +83,7 @@ class ActorJob(worker.Worker):
             metrics_window=self._experiment.metrics_window,
             seed=seed,
             observers=self._recorders(),
+            policy_version=lambda: self._follower.version,
         )
         self._closing.callback(self._close_collector)
         self._reports = mailbox.Sender(
@@ -91,6 +94,7 @@ class ActorJob(worker.Worker):
         self._is_counted = job.index < publication.MOST_ACTORS
         self._heard: publication.Announcement | None = None
         self._budget = 0
+        self._environment_step = 0  # The value of the model's variable.
         self._presence = presence.Presence(
             job,
             self._partner,
@@ -146,6 +150,10 @@ class ActorJob(worker.Worker):
             status["message"] = f"return {sum(returns) / len(returns):.1f}"
         return status
 
+    def save(self) -> None:
+        if self._recorder is not None:
+            self._recorder.flush()
+
     def close(self) -> None:
         from actor_learner import reverb_calls
 
@@ -170,7 +178,7 @@ class ActorJob(worker.Worker):
     def _take_turn(self) -> None:
         from actor_learner import reverb_calls
 
-        before = int(self._model.environment_step.numpy())
+        before = self._collector.steps_taken
         try:
             with reverb_calls.giving_up_when(self._has_no_time):
                 self._collector.run()
@@ -178,7 +186,8 @@ class ActorJob(worker.Worker):
             # The learner, or the server, is away: what was written is still on its way. How long
             # to wait for them is for the follower to say.
             self._note_outage(error)
-        steps = int(self._model.environment_step.numpy()) - before
+        steps = self._collector.steps_taken - before
+        self._environment_step += steps
         self._steps += steps
         self._budget -= steps
 
@@ -244,6 +253,7 @@ class ActorJob(worker.Worker):
             version=lambda: self._collector.actor.policy_version,
         )
         self._closing.callback(recorder.close)
+        self._recorder = recorder
         return (recorder,)
 
     def _apply(self) -> None:
@@ -264,8 +274,9 @@ class ActorJob(worker.Worker):
             if self._is_counted:
                 self._budget -= uncounted
             # The learner counts the steps of all actors, but hears of the latest a little later.
-            own = int(self._model.environment_step.numpy())
-            self._model.environment_step.assign(max(own, heard.environment_step))
+            if heard.environment_step > self._environment_step:
+                self._environment_step = heard.environment_step
+                self._model.environment_step.assign(heard.environment_step)
         self._apply()
 
     def _must_wait(self) -> bool:
@@ -301,6 +312,11 @@ class ActorJob(worker.Worker):
                 self._reports.send(report)
         except errors.ReplayTimeoutError as error:
             self._note_outage(error)
+
+
+def seed_of(job: job_lib.Job) -> int:
+    """The seed of an actor's environments; one that is started again must not repeat episodes."""
+    return seeds.of(job.seed, KIND, job.index, job.incarnation)
 
 
 def run(argv: list[str] | None = None) -> int:

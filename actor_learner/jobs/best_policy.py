@@ -1,14 +1,16 @@
 """The best policy on its way from the evaluators, wherever they are, to the learner, who keeps it.
 
-An evaluator sends every policy that is the best it has rated; the learner compares all of them, and
-alone writes `best/` and the tag `best` of the parameter store. A candidate travels as one archive:
-the SavedModel, its score, and its variables by name.
+An evaluator sends every policy that is the best it has rated, with the score of the episodes that
+chose it and of others that did not; the learner compares all of them by the former, shows the
+latter, and alone writes `best/` and the tag `best` of the parameter store. A candidate travels as
+one archive: the SavedModel, its score, and its variables by name.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -96,14 +98,28 @@ class Keeper:
       client: Of the replay server.
       directory: `best/` of the run directory, replaced as a whole.
       store: The run's parameter store, where the best version is tagged.
+      target_return: A policy that is confirmed to reach this is better than one that is not.
+
+    Attributes:
+      best: The score of the best one; None if there is none yet.
     """
 
     def __init__(
-        self, client: reverb.Client, directory: pathlib.Path, store: store_lib.ParameterStore
+        self,
+        client: reverb.Client,
+        directory: pathlib.Path,
+        store: store_lib.ParameterStore,
+        target_return: float | None = None,
     ) -> None:
         self._client = client
         self._directory = str(directory)
         self._store = store
+        self._target_return = target_return
+        self.best = evaluation.read_best_score(self._directory)
+
+    @property
+    def directory(self) -> str:
+        return self._directory
 
     def take(self) -> None:
         """Sees to all candidates that wait; one that is not kept now is there the next time.
@@ -126,11 +142,13 @@ class Keeper:
         """Both places are compared for themselves: a learner may have died between the two."""
         with zipfile.ZipFile(io.BytesIO(content)) as candidate:
             score = json.loads(candidate.read(evaluation.SCORE_FILE))
-            if score["mean"] > _stored_mean(self._store):
+            if not math.isfinite(score["mean"]):
+                return  # Of an evaluator with earlier code; it would be the best for good.
+            if evaluation.supersedes(score, _stored_score(self._store), self._target_return):
                 self._push(candidate, score)
-            best = evaluation.read_best_score(self._directory)
-            if best is None or score["mean"] > best["mean"]:
+            if evaluation.supersedes(score, self.best, self._target_return):
                 self._replace(candidate)
+                self.best = score
                 logging.info(
                     "Best policy so far: mean return %.2f at train step %d, in %s.",
                     score["mean"],
@@ -146,19 +164,24 @@ class Keeper:
             "mean_return": score["mean"],
             "std_return": score["std"],
             "episodes": score["episodes"],
+            "choosing_mean_return": score.get(evaluation.CHOSEN_BY, score)["mean"],
         }
         self._store.push(POLICY, values, score["train_step"], tags=(BEST,), metadata=metadata)
 
     def _replace(self, candidate: zipfile.ZipFile) -> None:
         new = self._directory + evaluation.NEW
         shutil.rmtree(new, ignore_errors=True)
-        for name in candidate.namelist():
-            if name not in (evaluation.SCORE_FILE, _VARIABLES_FILE):
-                candidate.extract(name, new)
-        # Last of all: its presence says that the directory is complete.
-        part = os.path.join(new, evaluation.SCORE_FILE + ".part")
-        pathlib.Path(part).write_bytes(candidate.read(evaluation.SCORE_FILE))
-        os.replace(part, os.path.join(new, evaluation.SCORE_FILE))
+        try:
+            for name in candidate.namelist():
+                if name not in (evaluation.SCORE_FILE, _VARIABLES_FILE):
+                    candidate.extract(name, new)
+            # Last of all: its presence says that the directory is complete.
+            part = os.path.join(new, evaluation.SCORE_FILE + ".part")
+            pathlib.Path(part).write_bytes(candidate.read(evaluation.SCORE_FILE))
+            os.replace(part, os.path.join(new, evaluation.SCORE_FILE))
+        except OSError:  # A full disk: none of it is of use.
+            shutil.rmtree(new, ignore_errors=True)
+            raise
         evaluation.put_in_place(self._directory)
 
     def _call(self, call: Any) -> Any:
@@ -186,11 +209,15 @@ def _packed(directory: pathlib.Path, policy: Any) -> bytes:
     return content.getvalue()
 
 
-def _stored_mean(store: store_lib.ParameterStore) -> float:
-    """The mean return of the version that is tagged `best`; minus infinity if it is not known."""
+def _stored_score(store: store_lib.ParameterStore) -> dict[str, Any] | None:
+    """What is known of the version that is tagged `best`; None if there is none, or no number."""
     try:
         stored = store.list(POLICY)
     except store_lib.ParametersNotFoundError:
-        return float("-inf")
-    means = [version.metadata.get("mean_return") for version in stored if BEST in version.tags]
-    return max((mean for mean in means if mean is not None), default=float("-inf"))
+        return None
+    for version in stored:
+        mean = version.metadata.get("mean_return")
+        if BEST in version.tags and mean is not None and math.isfinite(mean):
+            choosing = version.metadata.get("choosing_mean_return", mean)
+            return {"mean": mean, evaluation.CHOSEN_BY: {"mean": choosing}}
+    return None

@@ -7,9 +7,6 @@ import time
 from collections.abc import Mapping
 from typing import Callable
 
-import numpy as np
-import tensorflow as tf
-
 from actor_learner.jobs import model as model_lib
 from actor_learner.jobs import partner as partner_lib
 from actor_learner.parameters import publication, publisher
@@ -30,6 +27,7 @@ class Broadcast:
     Args:
       partner: The replay server.
       model: The learner's.
+      counters: Returns environment steps and train steps.
       counted: Returns, by actor, its steps that are part of the learner's count.
       limit: Of the age of experience; None for none.
     """
@@ -38,11 +36,13 @@ class Broadcast:
         self,
         partner: partner_lib.Partner,
         model: model_lib.Model,
+        counters: Callable[[], tuple[int, int]],
         counted: Callable[[], Mapping[int, int]],
         limit: version_limit.VersionLimit | None,
     ) -> None:
         self._partner = partner
         self._model = model
+        self._counters = counters
         self._counted = counted
         self._limit = limit
         self._publisher = publisher.Publisher(
@@ -113,11 +113,12 @@ class Broadcast:
         now = time.monotonic()
         if not done and now - self._announced_at < ANNOUNCE_SECONDS:
             return
+        environment_step, train_step = self._counters()
         announcement = publication.Announcement(
             run_id=self._partner.run_id,
-            train_step=self._train_step,
+            train_step=train_step,
             version=-1,
-            environment_step=_read(self._model.environment_step),
+            environment_step=environment_step,
             steps_allowed=steps_allowed,
             done=done,
             time=0.0,
@@ -142,9 +143,4 @@ class Broadcast:
 
     @property
     def _train_step(self) -> int:
-        return _read(self._model.train_step)
-
-
-def _read(counter: tf.Variable) -> int:
-    """A counter's value; `numpy()` takes several times as long, many times per second."""
-    return int(np.asarray(tf.raw_ops.ReadVariableOp(resource=counter.handle, dtype=counter.dtype)))
+        return self._counters()[1]

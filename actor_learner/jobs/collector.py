@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from typing import Any
+from typing import Any, Callable
 
 import reverb
 import tensorflow as tf
@@ -29,6 +29,7 @@ class Collector:
       seed: Of random actions.
       summary_dir: Where summaries of the metrics go; None writes none.
       observers: Further observers of trajectories, called before the metrics.
+      policy_version: As of `Actor`: the version as a plain number, if the caller knows it.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Collector:
         seed: int,
         summary_dir: str | None = None,
         observers: tuple[Any, ...] = (),
+        policy_version: Callable[[], int] | None = None,
     ) -> None:
         self._closing = contextlib.ExitStack()
         self.writer = plan.stream.observer(
@@ -68,6 +70,7 @@ class Collector:
                 environment_step=environment_step,
                 initial_random_steps=plan.initial_random_steps,
                 seed=seed,
+                policy_version=policy_version,
             )
         except BaseException:
             self._closing.close()
@@ -78,6 +81,11 @@ class Collector:
     def turns(self) -> int:
         """Turns that are complete, with all they wrote confirmed by the server."""
         return self._turns
+
+    @property
+    def steps_taken(self) -> int:
+        """Environment steps of the turns so far, those of a turn that failed included."""
+        return self.actor.steps_taken
 
     def run(self) -> None:
         """Takes one turn; returns when the server has confirmed all that was written."""

@@ -59,7 +59,7 @@ def describe(
     return {
         "run id": run_id,
         "package version": actor_learner.__version__,
-        "algorithm": type(algorithm.agent).__name__,
+        "algorithm": algorithm.name,
         "n_step": algorithm.n_step,
         "gamma": algorithm.gamma,
         "num_actors": num_actors,
@@ -135,16 +135,6 @@ def require_same(ours: Contract, theirs: Contract, who: str, address: str) -> No
             + "\nStart every job of a run with the same gin files, bindings, --num_actors and "
             "package version"
         )
-
-
-def require_same_environment(env: Any, theirs: Contract, who: str, address: str) -> None:
-    """Compares the specs of an environment with a run's.
-
-    Raises:
-      errors.SpecMismatchError: If they differ, naming every difference.
-    """
-    ours = _specs(env.time_step_spec(), env.action_spec())
-    require_same(ours, {part: theirs[part] for part in ours}, f"the environment of {who}", address)
 
 
 def _specs(time_step_spec: Any, action_spec: Any) -> Contract:

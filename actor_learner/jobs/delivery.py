@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from absl import logging
 
-from actor_learner import errors, reverb_calls
+from actor_learner import errors, reverb_calls, unsaved
 from actor_learner.jobs import best_policy, mailbox, worker
 from actor_learner.jobs import job as job_lib
 from actor_learner.jobs import partner as partner_lib
 
 _SECONDS = 10.0
+_LAST_SECONDS = 5.0
+"""How long a job that was asked to end still tries: a policy is kept, so its score must be told."""
 
 
 class Delivery:
@@ -44,6 +47,7 @@ class Delivery:
         self._results = mailbox.Sender(partner.client, mailbox.EVALUATIONS)
         self._result: Mapping[str, Any] | None = None
         self._candidate_waits = self._is_posted = self._was_away = False
+        self._stopping_since: float | None = None
 
     @property
     def pending(self) -> bool:
@@ -62,11 +66,12 @@ class Delivery:
         Raises:
           errors.ReplayMovedError: If the server is elsewhere by now.
           errors.OtherRunError: If another run's server answers in its place.
-          worker.Stopping: If the job is asked to end before the server has it.
+          worker.Stopping: If the job was asked to end, and the server has not taken it since.
         """
         try:
-            with reverb_calls.giving_up_when(self._job.stopping.is_set):
-                self._send()
+            with reverb_calls.giving_up_when(self._has_no_time):
+                if not self._send():
+                    return False
         except errors.ReplayTimeoutError as error:
             self._was_away = True
             if self._job.stopping.is_set():
@@ -77,16 +82,36 @@ class Delivery:
         self._result = None
         return True
 
-    def _send(self) -> None:
+    def _has_no_time(self) -> bool:
+        if not self._job.stopping.is_set():
+            return False
+        now = time.monotonic()
+        self._stopping_since = self._stopping_since or now
+        return now - self._stopping_since > _LAST_SECONDS
+
+    def _send(self) -> bool:
+        """Sends what is left; returns False if there is no room on the disk to pack it."""
         if self._was_away:
             self._partner.require_same_run()
             self._was_away = False
         seconds = self._timeout_seconds
         if self._candidate_waits:
             # Before its message, so that the learner has it when it hears of it.
-            best_policy.send(self._partner.client, self._best_dir, self._policy, seconds)
-            self._candidate_waits = False
+            unsaved.ledger().attempt(
+                "the best policy, on its way to the learner",
+                lambda: self._send_candidate(seconds),
+                where=self._best_dir,
+                retry=False,
+                if_due=True,
+            )
+            if self._candidate_waits:
+                return False
         if not self._is_posted:
             self._results.send(self._result)
             self._is_posted = True
         self._results.flush(seconds)
+        return True
+
+    def _send_candidate(self, seconds: float) -> None:
+        best_policy.send(self._partner.client, self._best_dir, self._policy, seconds)
+        self._candidate_waits = False

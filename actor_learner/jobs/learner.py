@@ -10,7 +10,7 @@ from typing import Any, Callable
 
 from absl import logging
 
-from actor_learner import errors
+from actor_learner import errors, unsaved
 from actor_learner.jobs import extra_jobs, main, warm_start, worker
 
 KIND = "learner"
@@ -50,6 +50,8 @@ class LearnerJob(worker.Worker):
         self._limit = None
         self._moved_to, self._moved_at = -1, 0.0
         self._complete = False
+        self._is_training = False
+        self._environment_step = 0
         self._has_others_experience = False
 
     def configure(self) -> None:
@@ -93,6 +95,9 @@ class LearnerJob(worker.Worker):
         self._build_metrics()
         own_files.describe_run(job)
         self._completion = completion.Completion(job.run_dir.path, self._experiment)
+        failure = self._completion.failure_of(self.train_step)
+        if failure is not None:
+            raise errors.EvaluationError(failure)
         reason = self._completion.of(self.train_step)
         if reason is not None:
             # A predecessor died after its last train step: the others still have to hear of it.
@@ -146,23 +151,35 @@ class LearnerJob(worker.Worker):
             status["version_lag"] = round(lag)
         if self._limit is not None:
             status["dropped_items"] = self._limit.dropped
+        if self._trainer.learner.skips_steps:
+            skipped = status["skipped_steps"] = self._progress.skipped_steps
+            if skipped:
+                status["message"] += f", {skipped:,} train steps skipped: not finite"
         return status
 
+    def save(self) -> None:
+        if not self._complete and not self._has_others_experience:
+            self._trainer.save_after_failure()
+
     def close(self) -> None:
-        unsaved = self._trainer is not None and not self._complete
-        if unsaved and not self.job.displaced and not self._has_others_experience:
-            self._trainer.learner.save_checkpoint()
         self._closing.close()
 
     @property
     def train_step(self) -> int:
-        return int(self._model.train_step.numpy())
+        """Train steps so far; those of a call that is under way included."""
+        if not self._is_training:
+            return self._trainer.learner.last_step
+        from actor_learner import counters
+
+        return int(counters.read(self._model.train_step))
 
     @property
     def environment_step(self) -> int:
-        return int(self._model.environment_step.numpy())
+        """Environment steps of all actors, as far as they are reported."""
+        return self._environment_step
 
     def _build_trainer(self) -> None:
+        from actor_learner import counters
         from actor_learner import experiment as experiment_lib
         from actor_learner.jobs import progress_state, reported_statistics, train_thread, trainer
         from actor_learner.replay import version_limit
@@ -192,6 +209,9 @@ class LearnerJob(worker.Worker):
             limit=self._limit,
         )
         self._closing.callback(self._trainer.close)
+        self._progress.count_skipped(lambda: self._trainer.learner.skipped_steps)
+        # Beside the variable, which is what checkpoints keep: it is looked at in every poll.
+        self._environment_step = int(counters.read(self._model.environment_step))
         self._train_thread = train_thread.TrainThread(self._trainer.run)
         self._closing.callback(self._train_thread.close)
 
@@ -200,7 +220,11 @@ class LearnerJob(worker.Worker):
         from actor_learner.parameters import store
 
         self._broadcast = broadcast.Broadcast(
-            self._partner, self._model, lambda: self._statistics.totals, self._limit
+            self._partner,
+            self._model,
+            lambda: (self.environment_step, self.train_step),
+            lambda: self._statistics.totals,
+            self._limit,
         )
         self._closing.callback(self._broadcast.close)
         self._reports = mailbox.Receiver(self._partner.client, mailbox.REPORTS)
@@ -216,13 +240,18 @@ class LearnerJob(worker.Worker):
         table = plan.stream.table_name
         self._table = table
         if plan.group_steps is not None:
+            items = plan.group_steps // plan.stream.unroll_length
+            learner = self._trainer.learner
             self._supply = supply.QueuedSupply(
                 plan,
-                plan.group_steps // plan.stream.unroll_length,
+                items,
                 self.job.num_actors,
                 client,
                 table,
-                dropped=lambda: 0 if self._limit is None else self._limit.dropped,
+                dropped=lambda: (
+                    learner.skipped_steps * items
+                    + (0 if self._limit is None else self._limit.dropped)
+                ),
             )
             return
         empty = reverb_calls.fetch_table(client, table, 30.0).current_size == 0
@@ -248,26 +277,40 @@ class LearnerJob(worker.Worker):
             version_lag_seconds=self._statistics.take_version_lag_seconds,
             on_row=self._metric_files.write,
             interval_seconds=self._experiment.report_seconds,
-            more=lambda: {} if self._limit is None else {"dropped_items": self._limit.dropped},
+            more=self._more_columns,
         )
         results = mailbox.Receiver(self._partner.client, mailbox.EVALUATIONS)
         self._closing.callback(results.close)
         self._evaluations = evaluations.Evaluations(
             results,
-            best_policy.Keeper(self._partner.client, self.job.run_dir.best, self._store),
+            best_policy.Keeper(
+                self._partner.client,
+                self.job.run_dir.best,
+                self._store,
+                self._experiment.evaluation.target_return,
+            ),
             on_row=self._metric_files.write,
             seconds=lambda: self._progress.seconds,
-            target_return=self._experiment.target_return,
+            target_return=self._experiment.evaluation.target_return,
         )
         self._progress.start()
         self._rows.start()
         self._iterations = 1
 
+    def _more_columns(self) -> dict[str, Any]:
+        columns = {} if self._limit is None else {"dropped_items": self._limit.dropped}
+        if self._trainer.learner.skips_steps:
+            columns["skipped_steps"] = self._progress.skipped_steps
+        return columns
+
     def _take_messages(self) -> None:
+        from actor_learner import counters
+
         self._broadcast.check()
         steps = sum(self._statistics.take(report) for report in self._reports.receive())
         if steps:
-            self._model.environment_step.assign_add(steps)
+            self._environment_step += steps
+            counters.add(self._model.environment_step, steps)
         self._evaluations.take()
 
     def _train(self, due: int) -> None:
@@ -276,7 +319,11 @@ class LearnerJob(worker.Worker):
         until_checkpoint = self._trainer.learner.steps_until_checkpoint or due
         iterations = min(due, self._iterations, until_checkpoint)
         began = self._moved_at = time.monotonic()
-        self._train_thread.run(iterations, self._while_training)
+        self._is_training = True
+        try:
+            self._train_thread.run(iterations, self._while_training)
+        finally:
+            self._is_training = False
         spent = max(1e-4, time.monotonic() - began)
         if iterations == self._iterations:
             wanted = int(iterations * SLICE_SECONDS / spent)
@@ -362,7 +409,18 @@ class LearnerJob(worker.Worker):
         # Also to those that had died, or lost their server.
         self._broadcast.announce(self._steps_allowed(), done=True)
         done = not self._last_evaluation.is_expected(self._take_last_results)
+        if done:
+            self._require_rated()
         return worker.PollResult(done=done, idle_seconds=_REST_SECONDS)
+
+    def _require_rated(self) -> None:
+        """Refuses to call a run a success whose final version cannot be evaluated."""
+        try:
+            self._evaluations.require_finite(self.train_step)
+        except errors.EvaluationError as error:
+            reason = self._completion.of(self.train_step)
+            self._completion.note(self.train_step, reason, failure=str(error))
+            raise
 
     def _take_last_results(self) -> set[int]:
         self._take_messages()
@@ -375,11 +433,15 @@ class LearnerJob(worker.Worker):
 
         run_dir = self.job.run_dir
         self._metric_files.close()
-        curve.draw_curve(
-            jsonl.read_rows(run_dir.metrics_jsonl),
-            run_dir.curve,
-            run_dir.path.name,
-            self._experiment.target_return,
+        unsaved.ledger().attempt(
+            run_dir.curve.name,
+            lambda: curve.draw_curve(
+                jsonl.read_rows(run_dir.metrics_jsonl),
+                run_dir.curve,
+                run_dir.path.name,
+                self._experiment.evaluation.target_return,
+            ),
+            where=run_dir.curve,
         )
 
 

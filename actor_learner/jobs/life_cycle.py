@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from absl import logging
 
-from actor_learner import errors, signals
+from actor_learner import errors, signals, unsaved
 from actor_learner.jobs import control, states
 from actor_learner.jobs import heart as heart_lib
 from actor_learner.jobs import job as job_lib
@@ -71,6 +71,7 @@ class LifeCycle:
         self._recent: collections.deque[tuple[float, int]] = collections.deque()
         self._steps_per_second: float | None = None
         self._done = False
+        self._is_configured = False
         self._stop_request: signals.StopRequest | None = None
         self._heart: heart_lib.Heart | None = None
 
@@ -80,8 +81,13 @@ class LifeCycle:
 
     @property
     def exit_code(self) -> int:
-        """0: its work is done. Ended before: 128 + the signal's number, or `TOLD_TO_EXIT`."""
+        """0: its work is done. Ended before: 128 + the signal's number, or `TOLD_TO_EXIT`.
+
+        `DONE_NOT_SAVED` or `ENDED_NOT_SAVED` instead if a disk is full.
+        """
         request = self._stop_request
+        if unsaved.ledger().entries:
+            return states.DONE_NOT_SAVED if self._done else states.ENDED_NOT_SAVED
         if self._done:
             return 0
         if request is None or request.signal_number is None:
@@ -120,13 +126,15 @@ class LifeCycle:
                 raise
             finally:
                 heart.stop()
+                unsaved.ledger().thread = None
         return self._state
 
     def status(self) -> status_lib.Status:
         """The status of now; any thread may ask."""
         job, began = self._job, self._poll_began
         known = dict(self._contribution.known)
-        known["message"] = self._message or known.get("message", "")
+        words = (unsaved.ledger().summary(), self._message or known.get("message", ""))
+        known["message"] = "; ".join(filter(None, words))
         return status_lib.Status(
             kind=job.kind,
             index=job.index,
@@ -144,11 +152,13 @@ class LifeCycle:
 
     def _live(self) -> None:
         worker = None
+        unsaved.ledger().thread = threading.current_thread()
         try:
             try:
                 worker = self._make_worker()
                 worker.job = self._job
                 worker.configure()
+                self._is_configured = True
                 self._enter(states.READY)
                 self._work(worker)
                 self._contribute(worker, now=True)
@@ -168,7 +178,11 @@ class LifeCycle:
         if worker is not None:
             self._message = "closing"  # Which may take long: it saves.
             self._heart.publish()
-            worker.close()
+            try:
+                if self._is_configured:
+                    self._save(worker)
+            finally:
+                worker.close()
             self._message = ""
             self._answer_rest()
         self._enter(states.COMPLETED)
@@ -178,6 +192,7 @@ class LifeCycle:
             self._enter(states.RUNNING)
         while not self._job.stopping.is_set():
             self._heart.wake.clear()
+            unsaved.ledger().retry_due()
             self._obey(worker)
             self._heart.check()
             if self._job.stopping.is_set():
@@ -214,9 +229,19 @@ class LifeCycle:
         if worker is None:
             return
         try:
-            worker.close()
+            try:
+                if self._is_configured and not self._job.displaced:
+                    self._save(worker)
+            finally:
+                worker.close()
         except Exception:  # What came first is what is raised.
             logging.exception("%s, having failed, could not be closed either", self._job)
+
+    def _save(self, worker: worker_lib.Worker) -> None:
+        stopping = self._job.stopping.is_set()
+        worker.save()
+        # One that was asked to end before it began to wait has its launcher's grace.
+        unsaved.ledger().settle(lambda: not stopping and self._job.stopping.is_set())
 
     def _contribute(self, worker: worker_lib.Worker, now: bool = False) -> None:
         """Asks the worker for its status, at most once per heartbeat."""
@@ -284,7 +309,12 @@ class LifeCycle:
         if directory is not None:
             when = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
             text = f"{self._job}, process {os.getpid()}, {when}\n\n{self._failure.traceback}"
-            (directory / "error.txt").write_text(text, encoding="utf-8")
+            unsaved.ledger().attempt(
+                "error.txt",
+                lambda: (directory / "error.txt").write_text(text, encoding="utf-8"),
+                where=directory,
+                retry=False,
+            )
         self._heart.publish()
 
     def _forget_error(self) -> None:

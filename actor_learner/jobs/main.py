@@ -22,17 +22,20 @@ from typing import Callable, TextIO
 
 from absl import logging
 
-from actor_learner import abandoned_calls, config, errors, import_path
+from actor_learner import abandoned_calls, config, errors, import_path, unsaved
 from actor_learner.jobs import flags, life_cycle, states, unused_bindings
 from actor_learner.jobs import job as job_lib
 from actor_learner.jobs import status as status_lib
 from actor_learner.jobs import worker as worker_lib
-from actor_learner.reporting import process_output
+from actor_learner.reporting import log_limit, patient_stream, process_output
 
 OK, FAILED, BAD_CONFIGURATION = 0, 1, 2
 
 USER_ERRORS = (errors.ConfigError, errors.MissingExtraError, errors.SpecMismatchError)
 """What trying again does not cure: exit code 2, and no launcher starts the job once more."""
+
+FINAL_ERRORS = (errors.EvaluationError, errors.NotFiniteError)
+"""What trying again does not cure either, though nothing is wrong with the configuration."""
 
 _TELL_SECONDS = 10.0
 
@@ -62,7 +65,9 @@ def run_job(
 
     Returns:
       The exit code. 0: done. 1: failed. 2: the configuration is wrong, or does not suit the run.
-      3: ended in order by a controller's `exit`; 130, 143: by SIGINT or SIGTERM.
+      3: ended in order by a controller's `exit`. 5: failed, and would once more. 6: done, but not
+      saved, a disk being full; 7: the same, ended in order before it was done. 130, 143: by SIGINT
+      or SIGTERM.
     """
     parser = argparse.ArgumentParser(
         prog=f"actor-learner {kind}", description=f"Runs the job {kind}."
@@ -70,17 +75,21 @@ def run_job(
     flags.add(parser)
     add_flags(parser)
     arguments = parser.parse_args(sys.argv[1:] if argv is None else list(argv))
-    try:
-        check_flags(arguments)
-        code = _run(kind, make_worker, arguments, needs_config)
-        abandoned_calls.end_despite_them(code)
-        return code
-    except USER_ERRORS as error:
-        print(f"error: {error}", file=sys.stderr)
-        return BAD_CONFIGURATION
-    except errors.ActorLearnerError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return FAILED
+    with patient_stream.standard_streams():
+        try:
+            check_flags(arguments)
+            code = _run(kind, make_worker, arguments, needs_config)
+            abandoned_calls.end_despite_them(code)
+            return code
+        except USER_ERRORS as error:
+            print(f"error: {error}", file=sys.stderr)
+            return BAD_CONFIGURATION
+        except FINAL_ERRORS as error:
+            print(f"error: {error}", file=sys.stderr)
+            return states.FAILED_FOR_GOOD
+        except errors.ActorLearnerError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return FAILED
 
 
 def _run(
@@ -105,12 +114,22 @@ def _run(
     def make() -> worker_lib.Worker:
         if source is not None:
             config.load(source)
-            from actor_learner import tensorflow_threads
+            from actor_learner import leaking_python, tensorflow_threads
 
             tensorflow_threads.tensorflow_threads()
+            unsaved.ledger().final_wait_seconds = unsaved.full_disk()
+            leaking_python.warn()
+        log = None if run_dir is None else run_dir.log(job.kind, job.index)
+        closing.enter_context(log_limit.limited(log))
         return make_worker(arguments)
 
-    with job.names, _output(job) as terminal:
+    with (
+        job.names,
+        _output(job) as terminal,
+        unsaved.scope() as ledger,
+        contextlib.ExitStack() as closing,
+    ):
+        ledger.say = lambda line: print(line, file=terminal, flush=True)
         teller = _Teller(terminal)
 
         def on_status(status: status_lib.Status) -> None:
@@ -130,6 +149,8 @@ def _run(
                 traceback.print_exc(file=terminal)
             print(f"error: {type(error).__name__}: {error}", file=terminal, flush=True)
             return FAILED
+        for line in ledger.closing_lines():
+            print(line, file=terminal, flush=True)
         return life.exit_code
 
 
@@ -165,5 +186,5 @@ def _output(job: job_lib.Job) -> Iterator[TextIO]:
             yield output.terminal
         return
     if not faulthandler.is_enabled():
-        faulthandler.enable()
+        faulthandler.enable(2)
     yield sys.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from tf_agents.specs import tensor_spec
 
@@ -91,9 +90,3 @@ class Model:
             self.published_variables(),
             self._num_actors,
         )
-
-
-def seed_of(seed: int, kind: str, index: int) -> int:
-    """A seed of its own for each job of a run."""
-    words = [seed, *kind.encode(), index]
-    return int(np.random.SeedSequence(words).generate_state(1)[0] >> 1)

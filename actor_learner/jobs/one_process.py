@@ -10,11 +10,21 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from actor_learner import errors, parts, run_directory, tensorflow_threads
+from actor_learner import (
+    counters,
+    errors,
+    leaking_python,
+    parts,
+    run_directory,
+    seeds,
+    tensorflow_threads,
+    unsaved,
+)
 from actor_learner import experiment as experiment_lib
 from actor_learner.acting import metrics
 from actor_learner.environments import lanes as lanes_lib
 from actor_learner.jobs import (
+    lives,
     overlapped_run,
     own_collector,
     own_supply,
@@ -27,6 +37,9 @@ from actor_learner.jobs import (
 )
 from actor_learner.learning import evaluation, policy_export, triggers
 from actor_learner.replay import offline, server
+
+JOB = "train"
+"""Directory of the run's `jobs/` where the log is, and what else is of this process alone."""
 
 COMPLETED, TARGET_REACHED = "completed", "target reached"
 STOPPED, INTERRUPTED = "stopped", "interrupted"
@@ -49,7 +62,8 @@ class OneProcess:
       experiment: What to train.
       run: Where everything goes.
       seed: Of environments, networks and exploration. Which items are sampled is decided by the
-        Reverb server, which cannot be seeded, unless `Experiment.deterministic` is set.
+        Reverb server, which cannot be seeded, unless `Experiment.deterministic` is set. A run that
+        is resumed goes on with seeds of its own, made of this one and of how often it was resumed.
       on_row: Called with each line of metrics.
       stop: Set from anywhere, a signal handler included, to end training after the current turn.
     """
@@ -64,6 +78,8 @@ class OneProcess:
         stop: threading.Event | None = None,
     ) -> None:
         tensorflow_threads.tensorflow_threads()
+        unsaved.ledger().final_wait_seconds = unsaved.full_disk()
+        leaking_python.warn()
         self._experiment = experiment
         self._run = run
         self._on_row = on_row
@@ -97,11 +113,14 @@ class OneProcess:
 
     @property
     def environment_step(self) -> int:
-        return int(self._environment_step.numpy())
+        """Environment steps so far, those of earlier processes of a resumed run included."""
+        taken = 0 if self._acting is None else self._acting.collector.steps_taken
+        return self._first_environment_step + taken
 
     @property
     def train_step(self) -> int:
-        return int(self._train_step.numpy())
+        """Train steps so far; while the learner trains, those before that call of it."""
+        return self._trainer.learner.last_step
 
     @property
     def seconds(self) -> float:
@@ -110,7 +129,7 @@ class OneProcess:
 
     @property
     def best(self) -> Row | None:
-        """The evaluation of the best policy so far, as a line of metrics; None before the first."""
+        """The score of the best policy so far, as columns of metrics; None before the first."""
         return None if self._rating is None else self._rating.best_row
 
     @property
@@ -130,7 +149,7 @@ class OneProcess:
         weights = sum(int(np.prod(v.shape)) for v in agent.collect_policy.variables())
         return [
             f"environment: {self._env_name()}, {self._plan.num_lanes} lanes",
-            f"agent: {type(agent).__name__}, {weights:,} policy weights, "
+            f"agent: {self._algorithm.name}, {weights:,} policy weights, "
             f"{self._algorithm.n_step}-step returns",
             *self._server.describe().splitlines(),
         ]
@@ -138,10 +157,14 @@ class OneProcess:
     def run(self) -> str:
         """Trains until the steps are taken, the target is reached, or `stop` is set.
 
-        Whatever ends training, a checkpoint is saved first.
+        Whatever ends training, a checkpoint is saved first, unless the disk is full: then the
+        ledger of what is `unsaved` has it, for the caller to settle.
 
         Returns:
           `COMPLETED`, `TARGET_REACHED`, `STOPPED` (by a trigger) or `INTERRUPTED`.
+
+        Raises:
+          errors.EvaluationError: If the last evaluation is not finite.
         """
         self._progress.start()
         self._rows.start()
@@ -157,7 +180,7 @@ class OneProcess:
         except errors.TriggerError:
             raise  # The learner has saved already.
         except BaseException:
-            self._trainer.learner.save_checkpoint()
+            self._trainer.save_after_failure()
             raise
         self._save()
         rated = self._rating is None or self._rating.evaluated_at == self.train_step
@@ -169,6 +192,8 @@ class OneProcess:
             return TARGET_REACHED
         if self._stop.is_set() and not self._steps_are_taken():
             return INTERRUPTED
+        if self._rating is not None:
+            self._rating.require_finite()
         return COMPLETED if self._trainer.learner.stop_reason is None else STOPPED
 
     def export_policies(self) -> None:
@@ -188,6 +213,8 @@ class OneProcess:
         if experiment.deterministic:
             # For the whole process: TensorFlow has no way back.
             tf.config.experimental.enable_op_determinism()
+        life = lives.begin(run, JOB)
+        rating_seed, seed = seed, seeds.of_life(seed, life)
         tf.keras.utils.set_random_seed(seed)
         self._train_step = tf.Variable(0, trainable=False, dtype=tf.int64, name="train_step")
         self._environment_step = tf.Variable(0, trainable=False, dtype=tf.int64)
@@ -206,7 +233,7 @@ class OneProcess:
         self._build_trainer()
         if self._acting is not None:
             self._build_supply()
-        self._build_rating(seed)
+        self._build_rating(rating_seed, life)
         self._rows = progress_rows.ProgressRows(
             progress=self._progress,
             statistics=self._statistics,
@@ -218,6 +245,7 @@ class OneProcess:
             epsilon=self._algorithm.epsilon,
             version_lag=lambda: self._trainer.version_lag,
             on_row=self._on_row,
+            more=self._skipped_column,
             interval_seconds=experiment.report_seconds,
             # A run that repeats must not write more rows on a slower day.
             interval_steps=(
@@ -262,6 +290,7 @@ class OneProcess:
             train_step=self._train_step,
             environment_step=self._environment_step,
             seed=seed,
+            trained_version=lambda: self.train_step,
         )
         self._closing.callback(self._acting.close)
         self._statistics = self._acting.collector.statistics
@@ -283,6 +312,9 @@ class OneProcess:
             why_no_sample=self._why_no_sample,
         )
         self._closing.callback(self._trainer.close)
+        self._progress.count_skipped(lambda: self._trainer.learner.skipped_steps)
+        # The collector has taken no step yet: what is there was restored from a checkpoint.
+        self._first_environment_step = int(counters.read(self._environment_step))
 
     def _build_supply(self) -> None:
         """After the trainer, which may have restored counters and policy from a checkpoint."""
@@ -295,43 +327,54 @@ class OneProcess:
             train_step=self.train_step,
             table=self._table_state,
             turns=lambda: collector.turns,
+            skipped=lambda: self._trainer.learner.skipped_steps,
         )
 
-    def _build_rating(self, seed: int) -> None:
-        experiment = self._experiment
+    def _build_rating(self, seed: int, life: int) -> None:
+        experiment, settings = self._experiment, self._experiment.evaluation
         self._rating: rating.Rating | None = None
-        if experiment.environment is None:
+        if not experiment.can_evaluate:
             return
         # A process per lane is too many for one lane per episode.
         few = getattr(self._env, "vectorization", None) == "async"
+        env = self._env
+        if env is None:
+            specs = experiment.offline_specs()
+        else:
+            specs = (env.time_step_spec(), env.action_spec())
         self._rating = rating.Rating(
             experiment,
             self._algorithm.agent.policy,
             str(self._run.best),
             seed=seed,
+            life=life,
+            specs=specs,
             train_step=self._train_step,
             environment_step=self._environment_step,
-            most_lanes=(min(self._plan.num_lanes, experiment.evaluation_episodes) if few else None),
+            most_lanes=(min(self._plan.num_lanes, settings.episodes) if few else None),
         )
         self._closing.callback(self._rating.close)
         # Counted in environment steps, unless there are none.
         ratio = 1.0 if experiment.is_offline else self._plan.updates_per_step
-        interval = round(experiment.evaluation_interval * ratio)
+        interval = round(settings.interval * ratio)
         self._trainer.learner.add_trigger(
             evaluation.EvaluationTrigger(
                 lambda: self._rating.evaluate(on_step=self._give_up_if_asked),
                 self._train_step,
-                max(1, interval) if experiment.evaluation_interval else 0,
-                target_return=experiment.target_return,
-                observers=[self._rating.note, self._report_evaluation],
+                max(1, interval) if settings.interval else 0,
+                observers=[self._rating.note, self._report_evaluation, self._stop_if_reached],
             )
         )
+
+    def _stop_if_reached(self, result: evaluation.EvaluationResult) -> None:
+        if self._rating.target_reached is not None:
+            raise triggers.StopTraining(self._rating.target_reached)
 
     def _run_offline(self) -> None:
         while not self._finished():
             due = self._experiment.train_steps - self.train_step
             # Triggers, evaluations among them, are called after each call of the learner.
-            interval = self._experiment.evaluation_interval or trainer.MOST_ITERATIONS
+            interval = self._experiment.evaluation.interval or trainer.MOST_ITERATIONS
             until_evaluation = interval - self.train_step % interval
             self._trainer.run(min(due, until_evaluation, trainer.MOST_ITERATIONS))
             self._rows.write_if_due(self._trainer.loss)
@@ -350,7 +393,7 @@ class OneProcess:
             policy_copy=self._acting.policy_copy,
             supply=self._supply,
             watch=self._acting.watch,
-            counters=self._counters,
+            counters=self._counters_now,
             environment_steps=self._experiment.environment_steps,
             ended=self._ended,
             after_training=lambda: self._rows.write_if_due(self._trainer.loss),
@@ -361,6 +404,10 @@ class OneProcess:
 
     def _counters(self) -> tuple[int, int]:
         return self.environment_step, self.train_step
+
+    def _counters_now(self) -> tuple[int, int]:
+        """As `_counters`, but sees the train steps of a call that goes on in another thread."""
+        return self.environment_step, int(counters.read(self._train_step))
 
     def _finished(self) -> bool:
         return self._steps_are_taken() or self._ended()
@@ -390,9 +437,15 @@ class OneProcess:
 
     def _save(self) -> None:
         self._trainer.learner.save_checkpoint()
+        if self._acting is not None:
+            self._acting.save_recording()
         if self._experiment.save_replay:
-            path = self._server.checkpoint()
-            logging.info("Saved the replay's contents to %s.", path)
+            unsaved.ledger().attempt(
+                "the replay's contents", self._save_replay, where=self._run.replay
+            )
+
+    def _save_replay(self) -> None:
+        logging.info("Saved the replay's contents to %s.", self._server.checkpoint())
 
     def _why_no_sample(self) -> str:
         return (
@@ -409,7 +462,12 @@ class OneProcess:
             eval_return=result.mean,
             eval_return_std=result.std,
             eval_episodes=result.episodes,
+            **(self._rating.best_row or {}),
         )
+
+    def _skipped_column(self) -> Row:
+        skips = self._trainer.learner.skips_steps
+        return {"skipped_steps": self._progress.skipped_steps} if skips else {}
 
     def _env_name(self) -> str:
         if self._env is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import Any, Callable
 
 import reverb
 import tensorflow as tf
@@ -33,6 +33,7 @@ class OwnCollector:
       train_step: Counts train steps.
       environment_step: Counts environment steps.
       seed: Of random actions.
+      trained_version: Returns the version of the policy that is trained, between train calls.
 
     Attributes:
       collector: Acts, and writes.
@@ -52,6 +53,7 @@ class OwnCollector:
         train_step: tf.Variable,
         environment_step: tf.Variable,
         seed: int,
+        trained_version: Callable[[], int],
     ) -> None:
         self._closing = contextlib.ExitStack()
         self.policy_copy: overlap.PolicyCopy | None = None
@@ -65,10 +67,11 @@ class OwnCollector:
             )
             algorithm = acting
         self.watch = step_watch.StepWatch(experiment.sample_timeout_seconds)
+        self._recorder: recording.ExperienceRecorder | None = None
         observers: list[Any] = [self.watch]
         try:
             if experiment.record:
-                recorder = recording.ExperienceRecorder(
+                self._recorder = recorder = recording.ExperienceRecorder(
                     run.experience,
                     algorithm.agent.collect_data_spec,
                     plan.num_lanes,
@@ -87,11 +90,18 @@ class OwnCollector:
                 seed=seed,
                 summary_dir=str(run.tensorboard),
                 observers=tuple(observers),
+                # A copy has a version of its own.
+                policy_version=None if self.policy_copy else trained_version,
             )
         except BaseException:
             self._closing.close()
             raise
         self._closing.callback(self.collector.close)
+
+    def save_recording(self) -> None:
+        """Writes what the recording holds in memory, if there is one."""
+        if self._recorder is not None:
+            self._recorder.flush()
 
     def close(self) -> None:
         """Confirms what was written and ends the recording; safe to call twice."""

@@ -36,7 +36,7 @@ def describe_run(job: job_lib.Job) -> None:
     and a configuration, and have built all that it builds from it.
     """
     run_dir = job.run_dir
-    run_dir.operative_config.write_text(config.operative_config())
+    run_dir.write_text(run_dir.operative_config, config.operative_config())
     if run_dir.description.exists():
         return
     frozen_config.write(run_dir, job.source)

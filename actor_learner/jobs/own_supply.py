@@ -88,18 +88,26 @@ class TurnSupply:
       plan: What the experiment comes to.
       turns: Returns how many turns are complete, with all they wrote confirmed by the server.
       train_step: Train steps taken before the first turn.
+      skipped: Returns how many batches were taken and not learned from, since the first turn.
     """
 
-    def __init__(self, plan: plan_lib.Plan, turns: Callable[[], int], train_step: int) -> None:
+    def __init__(
+        self,
+        plan: plan_lib.Plan,
+        turns: Callable[[], int],
+        train_step: int,
+        skipped: Callable[[], int] = lambda: 0,
+    ) -> None:
         self.updates_per_call = 1
         self._steps_per_turn = plan.steps_per_turn
         self._turns = turns
         self._first_train_step = train_step
+        self._skipped = skipped
 
     def updates_due(self, environment_step: int, train_step: int) -> int:
         """Train steps to take now; 0 or less: collect first."""
         del environment_step
-        return self._turns() - (train_step - self._first_train_step)
+        return self._turns() - (train_step - self._first_train_step) - self._skipped()
 
     def steps_allowed(self, environment_step: int, train_step: int) -> int:
         """Environment steps by which collecting is to wait for the learner."""
@@ -120,6 +128,7 @@ def make_supply(
     train_step: int,
     table: Callable[[], state.TableState],
     turns: Callable[[], int],
+    skipped: Callable[[], int] = lambda: 0,
 ) -> OwnSupply:
     """The supply that fits the plan's stream, from these counters on.
 
@@ -129,9 +138,10 @@ def make_supply(
       train_step: Train steps taken so far.
       table: Returns the state of the table with the experience.
       turns: Returns how many turns the collector has completed.
+      skipped: Returns how many train steps were left out, since they were not finite.
     """
     if plan.group_steps is not None:
-        return TurnSupply(plan, turns, train_step)
+        return TurnSupply(plan, turns, train_step, skipped)
 
     def why_no_sample() -> str | None:
         now = table()

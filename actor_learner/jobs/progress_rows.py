@@ -9,6 +9,7 @@ import numpy as np
 from actor_learner.acting import metrics
 from actor_learner.jobs import progress_state
 from actor_learner.replay import state
+from actor_learner.reporting import row_limit
 
 Row = dict[str, Any]
 
@@ -30,7 +31,7 @@ class ProgressRows:
       version_lag_seconds: Returns the most seconds for which the learner had been ahead of an
         actor's policy, since it was asked last; None: unknown.
       on_row: Takes the rows.
-      interval_seconds: Least time between rows of `write_if_due`.
+      interval_seconds: Least time between rows of `write_if_due`; see `row_limit` for long runs.
       interval_steps: Least environment steps between them, instead of time.
       more: Returns further columns.
     """
@@ -61,6 +62,7 @@ class ProgressRows:
         self._version_lag_seconds = version_lag_seconds
         self._on_row = on_row
         self._interval_seconds = interval_seconds
+        self._dense_rows = row_limit.row_limit()
         self._interval_steps = interval_steps
         self._more = more
         self._last_steps = 0
@@ -76,7 +78,9 @@ class ProgressRows:
         if self._interval_steps is not None:
             due = self._counters()[0] - self._last_steps >= self._interval_steps
         else:
-            due = self._progress.seconds - self._written_at >= self._interval_seconds
+            seconds = self._progress.seconds
+            least = max(self._interval_seconds, seconds / self._dense_rows)
+            due = seconds - self._written_at >= least
         if due:
             self.write(loss)
 

@@ -1,4 +1,4 @@
-"""What a resumed run must know besides the agent: seconds spent, and the metrics."""
+"""What a resumed run must know besides the agent: seconds spent, steps skipped, and the metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from actor_learner.acting import metrics
 
 
 class ProgressState(tf.train.experimental.PythonState):
-    """Saves the run's clock and episode statistics inside the learner's checkpoint.
+    """Saves the run's clock, counts and episode statistics inside the learner's checkpoint.
 
     Args:
       statistics: Episode statistics of the collecting actor.
@@ -28,12 +28,23 @@ class ProgressState(tf.train.experimental.PythonState):
         self._clock = clock
         self._started: float | None = clock()
         self._seconds_before = 0.0
+        self._skipped: Callable[[], int] = lambda: 0
+        self._skipped_before = 0
 
     @property
     def seconds(self) -> float:
         """Seconds spent on this run, in this process and earlier ones."""
         running = 0.0 if self._started is None else self._clock() - self._started
         return self._seconds_before + running
+
+    @property
+    def skipped_steps(self) -> int:
+        """Train steps left out in this run, since they were not finite."""
+        return self._skipped_before + self._skipped()
+
+    def count_skipped(self, skipped: Callable[[], int]) -> None:
+        """Takes what returns how many train steps this process has left out."""
+        self._skipped = skipped
 
     def start(self) -> None:
         """Begins to count now, so that building does not count."""
@@ -45,10 +56,17 @@ class ProgressState(tf.train.experimental.PythonState):
         self._started = None
 
     def serialize(self) -> str:
-        return json.dumps({"seconds": self.seconds, "statistics": self._statistics.state()})
+        return json.dumps(
+            {
+                "seconds": self.seconds,
+                "skipped_steps": self.skipped_steps,
+                "statistics": self._statistics.state(),
+            }
+        )
 
     def deserialize(self, string_value: str) -> None:
         state = json.loads(string_value)
         self._seconds_before = state["seconds"]
+        self._skipped_before = state.get("skipped_steps", 0)  # Older checkpoints have none.
         self._started = self._clock()
         self._statistics.restore(state["statistics"])

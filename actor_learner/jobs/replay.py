@@ -10,13 +10,14 @@ from typing import Any
 
 from absl import logging
 
-from actor_learner import errors
+from actor_learner import disk_space, errors, unsaved
 from actor_learner.jobs import main, own_host, worker
 
 KIND = "replay"
 _PORT = "replay_port"
 _IDLE_SECONDS = 0.5
 _EMPTY_SECONDS = 60.0
+_CONTENTS = "the replay's contents"
 
 
 class ReplayJob(worker.Worker):
@@ -112,7 +113,7 @@ class ReplayJob(worker.Worker):
     def poll(self) -> worker.PollResult:
         interval = self._experiment.replay_checkpoint_seconds
         if interval and self.job.run_dir and time.monotonic() - self._saved_at >= interval:
-            self._save()
+            unsaved.ledger().attempt(_CONTENTS, self._save, where=self.job.run_dir.replay)
             self._saved_at = time.monotonic()
         return worker.PollResult(idle_seconds=_IDLE_SECONDS)
 
@@ -127,23 +128,27 @@ class ReplayJob(worker.Worker):
         return {"message": message, "samples_per_insert": table.samples_per_insert}
 
     def close(self) -> None:
-        if self._server is None:
-            return
-        try:
-            if self.job.run_dir is not None and not self.job.displaced:
-                self._server.checkpoint()
-        finally:
+        if self._server is not None:
             self._server.stop()
 
-    def _save(self) -> None:
-        """Saves; a disk that is full does not end a server whose contents are worth saving."""
+    def save(self) -> None:
+        if self.job.run_dir is not None:
+            unsaved.ledger().attempt(
+                _CONTENTS, self._server.checkpoint, where=self.job.run_dir.replay
+            )
+
+    def _save(self) -> Any:
+        """Saves; an error does not end a server whose contents are worth saving."""
         try:
             self._server.checkpoint()
         except (errors.ReplayError, OSError) as error:
+            if disk_space.is_out_of_space(error, self.job.run_dir.replay):
+                raise
             logging.error("The contents are not saved; the next attempt follows: %s", error)
             self._save_error = f"NOT SAVED: {error}"
-        else:
-            self._save_error = None
+            return unsaved.LATER
+        self._save_error = None
+        return None
 
     def _forget(self, table: str) -> None:
         from actor_learner import reverb_calls

@@ -7,6 +7,10 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+_REMEMBERED_PROCESSES = 1_000
+"""Of all actors together. Reports that a restored replay sends once more are some minutes old: more
+processes than these cannot have come and gone since."""
+
 
 class _Process(NamedTuple):
     """What one process of an actor has reported last."""
@@ -43,12 +47,25 @@ class ReportedStatistics(tf.train.experimental.PythonState):
             return 0
         self.environment_steps += added
         self._processes[name] = _Process(actor, report["total"], report["episodes"])
+        self._forget_oldest()
         self._returns[actor] = report["returns"]
         self._lengths[actor] = report["lengths"]
         lag = report.get("version_lag_seconds")  # Not in what an earlier release has left.
         if lag is not None:
             self._version_lag_seconds = max(lag, self._version_lag_seconds or 0.0)
         return added
+
+    def _forget_oldest(self) -> None:
+        """Leaves the latest process of each actor, and the latest of all; the sums stay."""
+        if len(self._processes) <= _REMEMBERED_PROCESSES:
+            return
+        latest = {process.actor: name for name, process in self._processes.items()}
+        for name, process in list(self._processes.items()):
+            if len(self._processes) <= _REMEMBERED_PROCESSES:
+                return
+            if latest[process.actor] != name:
+                self._before["episodes"] += process.episodes
+                del self._processes[name]
 
     def take_version_lag_seconds(self) -> float | None:
         """The most seconds by which an actor was behind, in the reports since the last call.

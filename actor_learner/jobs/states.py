@@ -38,6 +38,12 @@ COMMANDS = (START, PAUSE, RESUME, EXIT, PING)
 TOLD_TO_EXIT = 3
 """The exit code of a job that the command `exit` has ended before its work was done."""
 
+FAILED_FOR_GOOD = 5
+"""The exit code of a job that failed in a way which starting it again does not cure."""
+
+DONE_NOT_SAVED, ENDED_NOT_SAVED = 6, 7
+"""The exit codes of a job that could not save because a disk is full: its work is done, or not."""
+
 _MEANT_FOR = {START: (READY, RUNNING), PAUSE: (RUNNING, PAUSED), RESUME: (PAUSED, RUNNING)}
 """From which state each command leads to which; `exit` and `ping` suit every live state."""
 

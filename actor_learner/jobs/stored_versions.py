@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Callable, NamedTuple
 
-from actor_learner import configurable, errors
+from actor_learner import configurable, counters, errors, unsaved
 from actor_learner.jobs import best_policy
 from actor_learner.jobs import model as model_lib
 from actor_learner.parameters import store as store_lib
@@ -72,15 +72,23 @@ class StoredVersions:
             self.push()
 
     def push(self) -> None:
-        """Stores the policy as it is now, unless this version is stored already."""
-        version = int(self._model.train_step.numpy())
-        if version == self._version:
-            return
-        self._version, self._pushed_at = version, self._clock()
+        """Stores the policy as it is now, unless this version is stored already.
+
+        On a full disk the ledger of what is unsaved stores, later, the version of that time.
+        """
+        if int(counters.read(self._model.train_step)) != self._version:
+            self._pushed_at = self._clock()
+            unsaved.ledger().attempt(
+                "the stored version of the policy", self._push, where=self._store.directory
+            )
+
+    def _push(self) -> None:
+        version = int(counters.read(self._model.train_step))
         self._store.push(
             best_policy.POLICY,
             variables.values_of(self._model.agent.policy),
             version,
-            metadata={"environment_steps": int(self._model.environment_step.numpy())},
+            metadata={"environment_steps": int(counters.read(self._model.environment_step))},
         )
+        self._version = version
         self._store.gc(best_policy.POLICY, keep=self._keeping.kept)

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Callable
 
 import tensorflow as tf
+from absl import logging
 
+from actor_learner import counters, errors
 from actor_learner import experiment as experiment_lib
 from actor_learner import plan as plan_lib
 from actor_learner.agents import algorithm as algorithm_lib
@@ -62,6 +64,8 @@ class Trainer:
             self._closing.callback(updater.close)
             self._updaters.append(updater)
         self.loss: tf.Tensor | None = None
+        self._agent = algorithm.agent
+        self._counts = False  # Whether the agent was seen to raise the train step.
         self.learner = learner.Learner(
             root_dir,
             train_step,
@@ -92,8 +96,10 @@ class Trainer:
 
         The mean over the batch's transitions, or unrolls.
         """
-        version = float(self._sampled_version.numpy())
-        return None if version < 0 else max(0.0, float(self._train_step.numpy()) - 1 - version)
+        version = float(counters.read(self._sampled_version))
+        return (
+            None if version < 0 else max(0.0, float(counters.read(self._train_step)) - 1 - version)
+        )
 
     def run(self, iterations: int) -> None:
         """Trains; blocks while no sample comes.
@@ -101,14 +107,40 @@ class Trainer:
         Raises:
           errors.ReplayTimeoutError: If none comes in time.
           errors.TriggerError: If a trigger raised.
+          errors.NotFiniteError: If a loss or gradient was not finite, and that is not skipped.
+          errors.ConfigError: If the agent does not raise the train step: the run would never end.
         """
+        before, skipped = int(counters.read(self._train_step)), self.learner.skipped_steps
         self.loss = self.learner.run(iterations=iterations).loss
+        if not self._counts and self.learner.skipped_steps - skipped < iterations:
+            self._counts = int(counters.read(self._train_step)) > before
+            if not self._counts:
+                raise self._not_counted(iterations)
         for updater in self._updaters:
             updater.raise_if_failed()
+
+    def save_after_failure(self) -> None:
+        """Saves a checkpoint, unless the agent is not finite, which is logged: an error is known.
+
+        Raises:
+          Whatever else keeps it from being saved.
+        """
+        try:
+            self.learner.save_checkpoint()
+        except errors.NotFiniteError as error:
+            logging.error("%s", error)
 
     def close(self) -> None:
         """Ends the learner and its triggers; safe to call twice."""
         self._closing.close()
+
+    def _not_counted(self, iterations: int) -> errors.ConfigError:
+        return errors.ConfigError(
+            f"{type(self._agent).__name__} has trained on {iterations} batches and the train step "
+            f"is still {int(counters.read(self._train_step))}: the agent counts its train steps "
+            "elsewhere, or not at all, and the run would never end. Give it the run's variable: "
+            "train_step_counter=world.train_step"
+        )
 
     @tf.autograph.experimental.do_not_convert
     def _after_train(self, experience: Any, loss_info: Any) -> None:

@@ -43,9 +43,9 @@ class Worker(abc.ABC):
     """Base of all jobs. A constructor of your own need not call this one's: there is none.
 
     All methods are called from one thread, in this order: `configure`, then `poll` again and again,
-    with `on_pause` and `on_resume` where asked for, then `close`; `status` between any two. An
-    exception of any of them ends the job, with the state `error`, after `close`; the controller
-    gets its traceback.
+    with `on_pause` and `on_resume` where asked for, then `save` and `close`; `status` between any
+    two. An exception of any of them ends the job, with the state `error`, after `close`; the
+    controller gets its traceback.
 
     Attributes:
       job: Its place in the run: index, seed, run directory, registry, addresses of the others. Set
@@ -82,6 +82,12 @@ class Worker(abc.ABC):
 
     def on_resume(self) -> None:  # noqa: B027 - nothing to do is fine.
         """Called before a paused worker is polled again."""
+
+    def save(self) -> None:  # noqa: B027 - nothing to do is fine.
+        """Saves what is to outlive the job, by way of `unsaved.ledger()`. Called once before
+        `close`, even after a failure, but not if `configure` has failed half-way, nor if a
+        successor writes the job's files already. What finds the disk full is tried again for a
+        while before `close` is called."""
 
     def close(self) -> None:  # noqa: B027 - nothing to do is fine.
         """Saves and frees what the worker holds. Called once, however it ends, even if `configure`

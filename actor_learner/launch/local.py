@@ -11,10 +11,14 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
+from typing import BinaryIO
 
-from actor_learner import errors, redaction
+from absl import logging
+
+from actor_learner import disk_space, errors, redaction
 from actor_learner.jobs import job as job_lib
 from actor_learner.launch import job_spec
+from actor_learner.reporting import atomic
 
 GUARDIAN = pathlib.Path(__file__).with_name("guardian.py")
 _TERMINATE, _KILL, _FORGO_GRACE = b"t", b"k", b"!"  # What its guardian understands.
@@ -50,7 +54,7 @@ class LocalProcess:
         reading, self._lifeline = os.pipe()
         arguments = [f"{grace_seconds:g}", str(reading), "1" if detached else "0", *command]
         try:
-            with open(log, "ab") as output:
+            with _open_log(log) as output:
                 self._process = subprocess.Popen(
                     [sys.executable, "-I", "-S", str(GUARDIAN), *arguments],
                     stdin=subprocess.DEVNULL,
@@ -147,8 +151,25 @@ def note_start(log: pathlib.Path, spec: job_spec.JobSpec, restarts: int) -> None
     """Begins a new section of a job's log."""
     when = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
     what = f"restart {restarts}" if restarts else "start"
-    with open(log, "a", encoding="utf-8") as file:
-        file.write(f"--- {what} of {spec.name}, {when}: {_shown(spec.command)}\n")
+    line = f"--- {what} of {spec.name}, {when}: {_shown(spec.command)}\n"
+    with _open_log(log) as file:
+        try:
+            atomic.append(file, line.encode())
+        except OSError as error:
+            if not disk_space.is_out_of_space(error):
+                raise
+            logging.warning("%s is not noted in its log, the disk is full: %s", what, log)
+
+
+def _open_log(log: pathlib.Path) -> BinaryIO:
+    """Opens a log for appending, unbuffered; a disk too full for it keeps no job from starting."""
+    try:
+        return open(log, "ab", buffering=0)
+    except OSError as error:
+        if not disk_space.is_out_of_space(error):
+            raise
+        logging.warning("%s cannot be made, the disk is full: the job runs without it", log)
+        return open(os.devnull, "ab", buffering=0)
 
 
 def _shown(command: Sequence[str]) -> str:

@@ -18,8 +18,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from actor_learner import errors, extras
+from absl import logging
+
+from actor_learner import disk_space, errors, extras
 from actor_learner.launch import job_spec, ray_job
+from actor_learner.reporting import atomic, log_limit
 
 _REPORT_SECONDS = 0.5
 _PATIENCE_SECONDS = 10.0  # Before it is pointed out that a job has no node.
@@ -125,8 +128,14 @@ class RayProcess:
 
     def _append(self, text: bytes) -> None:
         if text:
-            with open(self._log, "ab") as file:
-                file.write(text)
+            with open(self._log, "ab", buffering=0) as file:
+                try:
+                    atomic.append(file, text)
+                except OSError as error:
+                    if not disk_space.is_out_of_space(error):
+                        raise
+                    logging.warning("a part of %s is lost: the disk is full", self._log)
+            log_limit.move_if_large(self._log, log_limit.log_limit())
 
 
 class RayLauncher:

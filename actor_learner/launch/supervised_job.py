@@ -40,6 +40,7 @@ class SupervisedJob:
       stopping: Whether it was asked to end.
       last_words: How it ended last; empty before.
       bad_configuration: Whether it ended because its configuration is wrong.
+      not_saved: Whether it ended without having saved, a disk being full.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class SupervisedJob:
         self.stopping = False
         self.last_words = ""
         self.bad_configuration = False
+        self.not_saved = False
         self._launcher = launcher
         self._say = say
         self._clock = clock
@@ -154,7 +156,13 @@ class SupervisedJob:
     def _has_ended(self, code: int, now: float) -> None:
         ran = now - self._started_at
         self.last_words = f"{_how(code)} after {formatting.duration(ran)}"
-        if self.stopping:
+        self.not_saved = code in (states.DONE_NOT_SAVED, states.ENDED_NOT_SAVED)
+        if self.not_saved:
+            # Started again it would only lose more: the next one begins from the last checkpoint.
+            done = code == states.DONE_NOT_SAVED and not self.stopping
+            self.state = COMPLETED if done else STOPPED
+            self._say(f"{self.spec.name} has ended and could NOT SAVE, a disk is full: {self.log}")
+        elif self.stopping:
             self.state = STOPPED
             if code not in _EXPECTED_WHEN_STOPPED:
                 self._say(f"{self.spec.name}, asked to stop, ended with {_how(code)}: {self.log}")
@@ -167,6 +175,9 @@ class SupervisedJob:
             self.state = FAILED
             self.bad_configuration = True
             self.last_words = f"{_how(code)}: its configuration is wrong or does not suit the run"
+        elif code == states.FAILED_FOR_GOOD:
+            self.state = FAILED
+            self.last_words += ", which starting it again does not cure"
         else:
             self._restart(now, ran)
         if self.state == FAILED and self.spec.tolerated:

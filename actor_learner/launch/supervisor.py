@@ -90,9 +90,11 @@ class Supervisor:
             late = self._late() if status == COMPLETED else []
             lines = self._explain(late)
             self._stop_in_order()
+            unsaved = self._unsaved()
+            lines += unsaved
             fatal = self._fatal()
             return Outcome(
-                FAILED if late else status,
+                FAILED if late or unsaved else status,
                 lines,
                 any(job.bad_configuration for job in fatal),
                 [job.spec.name for job in self._failed() if job not in fatal],
@@ -196,6 +198,17 @@ class Supervisor:
     def _late(self) -> list[str]:
         """Evaluators that have had their time after training was complete."""
         return [j.spec.name for j in self._jobs if j.spec.finishes_alone and not j.ended]
+
+    def _unsaved(self) -> list[str]:
+        """What jobs could not save before they ended, the disk being full, in their own words."""
+        lines = []
+        for job in self._jobs:
+            if job.not_saved:
+                self._reader.read_now()
+                status = job_rows.status_of(job, self._reader)
+                what = status.message if status is not None and status.message else "NOT SAVED"
+                lines.append(f"{job.spec.name}: {what}: see {job.log}")
+        return lines
 
     def _explain(self, late: Sequence[str]) -> list[str]:
         lines: list[str] = []

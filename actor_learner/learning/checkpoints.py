@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Callable
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
+from tensorflow.python.checkpoint import trackable_view
 
-from actor_learner import errors
+from actor_learner import errors, finite, unsaved
+
+AGENT = "agent"
+"""Name of the agent among what is saved."""
 
 CORRUPT_DIR = "corrupt"
 _INDEX_FILE = "checkpoint"
 _FILE_NAME = re.compile(r"^(ckpt-(\d+))\.(index|data-\d{5}-of-\d{5})$")
+# What TensorFlow writes before it renames; listed directories may end in a slash.
+_UNFINISHED = re.compile(r"^(ckpt-\d+_temp/?|checkpoint\.(tmp[0-9a-f]+|new))$")
 # Trouble with reaching a file says nothing about what is in it.
 _ACCESS_ERRORS = (
     tf.errors.PermissionDeniedError,
@@ -25,14 +32,28 @@ _ACCESS_ERRORS = (
 )
 
 
+def saved_in_words(save: Callable[[], str | None]) -> str:
+    """Saves after something else has failed; returns a clause that says what came of it."""
+    try:
+        path = save()
+    except Exception as error:  # What failed first must still reach the caller.
+        logging.exception("Saving a checkpoint after a failure failed, too.")
+        return f"a checkpoint could not be saved either ({type(error).__name__}: {error})"
+    if path is None:
+        return "a checkpoint could not be saved: the disk is full"
+    return f"a checkpoint was saved first: {path}"
+
+
 class Checkpointer:
     """Saves trackables as `<ckpt_dir>/ckpt-<step>` and restores the newest that can be read.
 
     TensorFlow's own manager believes the small text file `checkpoint`, restarts from scratch if
     that is garbage, and fails if the newest checkpoint is damaged. This one looks at the files
     themselves. A checkpoint is readable if every tensor in it can be read (their checksums are
-    verified) before any variable is touched. Damaged ones are moved to `<ckpt_dir>/corrupt/` once
-    an older readable one is found; if there is none, nothing is moved and nothing starts.
+    verified) before any variable is touched, and the numbers of the agent in it are all finite:
+    nothing can be learned from others, and none are saved. Damaged ones are moved to
+    `<ckpt_dir>/corrupt/` once an older readable one is found; if there is none, nothing is moved
+    and nothing starts.
 
         checkpointer = Checkpointer(directory, max_to_keep=3, agent=agent, train_step=train_step)
         checkpointer.initialize_or_restore()
@@ -58,8 +79,15 @@ class Checkpointer:
         self._restored_from: str | None = None
         tf.io.gfile.makedirs(self._directory)
         good = self._readable_steps()
+        self._remove_unfinished(tf.io.gfile.listdir(self._directory))
         if good:
-            self._write_index(good)
+            # On a full disk TensorFlow's manager rotates only what it saves itself.
+            unsaved.ledger().attempt(
+                "the list of checkpoints",
+                lambda: self._write_index(good),
+                where=self._directory,
+                retry=False,
+            )
         self._newest = self._prefix(good[-1]) if good else None
         self._exists = bool(good)
         self._manager = tf.train.CheckpointManager(
@@ -114,11 +142,59 @@ class Checkpointer:
     def save(
         self, global_step: Any, options: tf.train.CheckpointOptions | None = None
     ) -> str | None:
-        """Writes `ckpt-<global_step>`, deletes what exceeds `max_to_keep`, returns the prefix."""
-        path = self._manager.save(checkpoint_number=global_step, options=options)
+        """Writes `ckpt-<global_step>`, deletes what exceeds `max_to_keep`, returns the prefix.
+
+        Where that fails, as on a full disk, nothing is left of it, and the others stay.
+
+        Raises:
+          errors.NotFiniteError: If a variable of the agent is not finite; nothing was written.
+        """
+        problem = finite.first_not_finite(self._agent_variables())
+        if problem is not None:
+            raise errors.NotFiniteError(
+                f"no checkpoint is saved in {self._directory} at step {int(global_step)}: "
+                f"{problem} of the agent is not finite. The last one that was saved is left as it "
+                "is"
+            )
+        try:
+            path = self._manager.save(checkpoint_number=global_step, options=options)
+        except tf.errors.OpError:
+            self._remove_failed(int(global_step))
+            raise
         self._exists = True
         logging.info("Saved checkpoint %s.", path)
         return path
+
+    def _agent_variables(self) -> Iterator[tuple[str, tf.Variable]]:
+        """What is saved of the agent, its optimizers included.
+
+        Other items are their owners' business: the best return so far may well begin at minus
+        infinity.
+        """
+        agent = self._trackables.get(AGENT)
+        if agent is None:
+            return
+        for item in trackable_view.TrackableView(agent).descendants():
+            if isinstance(item, tf.Variable) and item.dtype.is_floating:
+                yield item.name, item
+
+    def _remove_failed(self, step: int) -> None:
+        """Removes what a save has left half-done; a whole one of the same step stays."""
+        files = tf.io.gfile.listdir(self._directory)
+        self._remove_unfinished(files)
+        own = [
+            name for name in files if (match := _FILE_NAME.match(name)) and int(match[2]) == step
+        ]
+        if own and self._problem(step) is not None:
+            for name in own:
+                tf.io.gfile.remove(os.path.join(self._directory, name))
+
+    def _remove_unfinished(self, files: list[str]) -> None:
+        """Removes what no name says to be complete: of a save that failed, or was killed."""
+        for name in files:
+            if _UNFINISHED.match(name):
+                path = os.path.join(self._directory, name)
+                (tf.io.gfile.rmtree if tf.io.gfile.isdir(path) else tf.io.gfile.remove)(path)
 
     def _readable_steps(self) -> list[int]:
         """Steps of the checkpoints to keep, oldest first; the last one has been verified."""
@@ -144,7 +220,9 @@ class Checkpointer:
         try:
             reader = tf.train.load_checkpoint(prefix)
             for name in reader.get_variable_to_shape_map():
-                reader.get_tensor(name)
+                value = np.asarray(reader.get_tensor(name))
+                if name.startswith(f"{AGENT}/") and not finite.is_finite(value):
+                    return f"{name} is not finite: {finite.describe(value)}"
         except _ACCESS_ERRORS as error:
             raise errors.CheckpointError(f"{prefix} cannot be accessed: {error}") from error
         # TensorFlow reports damage as its own errors, IndexError, ValueError or RuntimeError.
@@ -188,8 +266,12 @@ class Checkpointer:
             written = tf.io.gfile.stat(name).mtime_nsec / 1e9 if tf.io.gfile.exists(name) else 1.0
             lines.append(f"all_model_checkpoint_timestamps: {written!r}")
         path = os.path.join(self._directory, _INDEX_FILE)
-        with tf.io.gfile.GFile(path + ".new", "w") as file:
-            file.write("\n".join(lines) + "\n")
+        try:
+            with tf.io.gfile.GFile(path + ".new", "w") as file:
+                file.write("\n".join(lines) + "\n")
+        except tf.errors.OpError:
+            self._remove_unfinished(tf.io.gfile.listdir(self._directory))
+            raise
         tf.io.gfile.rename(path + ".new", path, overwrite=True)
 
     def _prefix(self, step: int) -> str:

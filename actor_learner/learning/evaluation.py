@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
 import numpy as np
@@ -15,12 +16,17 @@ import tensorflow as tf
 from absl import logging
 from tf_agents.policies import policy_saver, tf_policy
 
-from actor_learner import configurable
-from actor_learner.learning import interval_trigger, trigger_runner
+from actor_learner import configurable, disk_space, finite, unsaved
+from actor_learner.learning import held_policy, interval_trigger, trigger_runner
 
 POLICY_DIR = "policy"
 SCORE_FILE = "score.json"
+CHOSEN_BY = "chosen_by"
+"""The part of a score that is the evaluation which chose the policy."""
+
 NEW, _OLD = ".new", ".old"
+BEST_POLICY = "the best policy"
+"""Its name in the ledger of what is unsaved."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -32,12 +38,15 @@ class EvaluationResult:
       environment_step: Environment steps collected for training by then, over all lanes.
       returns: Undiscounted return of each episode, `[episodes]`.
       lengths: Steps of each episode, `[episodes]`.
+      confirmed: The same policy on other episodes, which had no part in choosing it; None if it was
+        not rated a second time.
     """
 
     train_step: int
     environment_step: int
     returns: np.ndarray
     lengths: np.ndarray
+    confirmed: EvaluationResult | None = None
 
     def __post_init__(self):
         returns, lengths = np.asarray(self.returns), np.asarray(self.lengths)
@@ -62,7 +71,8 @@ class EvaluationResult:
     @property
     def std(self) -> float:
         """Standard deviation of the returns (of the population)."""
-        return float(np.std(self.returns))
+        with np.errstate(invalid="ignore", over="ignore"):
+            return float(np.std(self.returns))
 
     @property
     def min(self) -> float:
@@ -74,10 +84,64 @@ class EvaluationResult:
         """Highest return."""
         return float(np.max(self.returns))
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether mean and standard deviation are numbers, which one return can spoil."""
+        return math.isfinite(self.std)
+
+    def figures(self) -> dict[str, Any]:
+        """Mean, std, min, max and episodes, by these names."""
+        return dict(
+            mean=self.mean, std=self.std, min=self.min, max=self.max, episodes=self.episodes
+        )
+
+
+def reaches(result: EvaluationResult, target_return: float | None) -> bool:
+    """Whether a target is reached: by the evaluation, and by the one that confirms it."""
+    if target_return is None or result.confirmed is None:
+        return False
+    return all(
+        rated.is_finite and rated.mean >= target_return for rated in (result, result.confirmed)
+    )
+
+
+def supersedes(
+    score: Mapping[str, Any], best: Mapping[str, Any] | None, target_return: float | None = None
+) -> bool:
+    """Whether a policy takes the place of the best one, by the scores of both.
+
+    A policy that is confirmed to reach the target comes before one that is not. Otherwise the
+    evaluations that choose decide, and the confirming ones have no say: a score that had to beat
+    others would be too high by the luck it took, and this is the one that is shown.
+    """
+    if best is None:
+        return True
+    if target_return is not None:
+        reached = score["mean"] >= target_return
+        if reached != (best["mean"] >= target_return):
+            return reached
+    return score.get(CHOSEN_BY, score)["mean"] > best.get(CHOSEN_BY, best)["mean"]
+
+
+def score_of(result: EvaluationResult) -> dict[str, Any]:
+    """What `score.json` says: the figures of the confirming episodes, and of those that chose."""
+    score = dict(
+        (result.confirmed or result).figures(),
+        train_step=int(result.train_step),
+        environment_step=int(result.environment_step),
+    )
+    if result.confirmed is not None:
+        score[CHOSEN_BY] = result.figures()
+    return score
+
 
 @configurable.register
 class EvaluationTrigger(interval_trigger.IntervalTrigger):
-    """Evaluates when due, tells observers, and asks to stop once a target return is reached."""
+    """Evaluates when due, tells observers, and asks to stop once a target return is reached.
+
+    A target is reached when a second evaluation confirms it. If that of `evaluate` has not been
+    confirmed already, it is called once more, and should then play other episodes.
+    """
 
     def __init__(
         self,
@@ -97,7 +161,8 @@ class EvaluationTrigger(interval_trigger.IntervalTrigger):
           train_step: Named in the log.
           interval: Train steps between evaluations; None or 0 with `seconds` set goes by time.
           seconds: Seconds between evaluations, counted from the start of each.
-          target_return: Ask for the end of training when the mean return is at least this.
+          target_return: Ask for the end of training when the mean return is at least this, and is
+            so again in a second evaluation.
           observers: Called in order with each result, before the request to stop.
           clock: Returns seconds from a monotonic clock.
         """
@@ -116,33 +181,72 @@ class EvaluationTrigger(interval_trigger.IntervalTrigger):
             result.std,
             result.episodes,
         )
+        target = self._target_return
+        if target is not None and result.mean >= target and result.confirmed is None:
+            result = dataclasses.replace(result, confirmed=self._evaluate_fn())
         for observer in self._observers:
             observer(result)
-        if self._target_return is not None and result.mean >= self._target_return:
-            raise trigger_runner.StopTraining(
-                f"mean return {result.mean:g} over {result.episodes} episodes "
-                f"reached the target {self._target_return:g}"
-            )
+        if reaches(result, target):
+            raise trigger_runner.StopTraining(how_reached(result, target))
+        log_if_not_confirmed(result, target)
+
+
+def how_reached(result: EvaluationResult, target_return: float) -> str:
+    """Says by what a target was reached."""
+    confirmed = result.confirmed
+    return (
+        f"mean return {result.mean:g} over {result.episodes} episodes reached the target "
+        f"{target_return:g}, and {confirmed.mean:g} over {confirmed.episodes} others confirmed it"
+    )
+
+
+def log_if_not_confirmed(result: EvaluationResult, target_return: float | None) -> None:
+    """Says in the log that a target seemed to be reached and was not."""
+    if target_return is None or result.confirmed is None or not result.mean >= target_return:
+        return
+    logging.info(
+        "Mean return %g over %d episodes would reach the target %g, but %g over %d others does "
+        "not confirm it: the target is not reached, and training goes on.",
+        result.mean,
+        result.episodes,
+        target_return,
+        result.confirmed.mean,
+        result.confirmed.episodes,
+    )
 
 
 @configurable.register
 class BestPolicyTrigger:
     """Keeps the policy with the highest mean return: an observer of an `EvaluationTrigger`.
 
+    The score that it keeps, and shows, is that of the confirming episodes where there are some. An
+    evaluation that is not finite, or whose confirmation is not, changes nothing.
+
     `<directory>/policy` is the SavedModel and `<directory>/score.json` its score; the directory
     belongs to this class and holds nothing else. Both are written to `<directory>.new` and change
     place together, by renaming, so that policy and score always belong together. A process killed
     between two renames leaves a complete `.new` or `.old` beside it, which `read_best_score` (and
     so the next construction) puts in place.
+
+    On a full disk the policy is held in memory and written once there is room, unless a better one
+    comes before; `best` is what is written.
     """
 
-    def __init__(self, policy: tf_policy.TFPolicy, directory: str, *, train_step: tf.Variable):
+    def __init__(
+        self,
+        policy: tf_policy.TFPolicy,
+        directory: str,
+        *,
+        train_step: tf.Variable,
+        target_return: float | None = None,
+    ):
         """Reads the score that an earlier run left; writes nothing.
 
         Args:
           policy: The policy that is evaluated, usually the greedy one.
           directory: Usually `<run>/best`; a local path.
           train_step: Saved with the policy.
+          target_return: A policy that is confirmed to reach this is better than one that is not.
 
         Raises:
           ValueError: If `directory` holds anything but a best policy.
@@ -150,39 +254,84 @@ class BestPolicyTrigger:
         self._directory = os.fspath(directory).rstrip(os.sep)
         self._policy = policy
         self._train_step = train_step
+        self._target_return = target_return
         self._saver: policy_saver.PolicySaver | None = None
         self._graph_written = False
+        self._held: tuple[dict[str, Any], held_policy.HeldPolicy] | None = None
         _refuse_foreign_files(self._directory)
         self.best: dict[str, Any] | None = read_best_score(self._directory)
 
+    def would_keep(self, result: EvaluationResult) -> bool:
+        """Whether the policy would be the best so far, judging by episodes that were played."""
+        is_finite = result.is_finite and (result.confirmed is None or result.confirmed.is_finite)
+        best = self.best if self._held is None else self._held[0]
+        return is_finite and supersedes(score_of(result), best, self._target_return)
+
     def __call__(self, result: EvaluationResult) -> None:
-        """Saves the policy as it is now if `result` is strictly better than the best so far."""
-        if self.best is not None and not result.mean > self.best["mean"]:
+        """Saves the policy as it is now if `result` says that it is better than the best so far.
+
+        Raises:
+          errors.NotFiniteError: If a variable of it is not finite; the best so far is left.
+        """
+        if not self.would_keep(result):
             return
-        score = dict(
-            mean=result.mean,
-            std=result.std,
-            min=result.min,
-            max=result.max,
-            episodes=result.episodes,
-            train_step=int(result.train_step),
-            environment_step=int(result.environment_step),
+        score = score_of(result)
+        finite.require_finite(
+            self._policy.variables(), f"the policy is not kept as the best in {self._directory}"
         )
+        self._discard_held()
+        try:
+            self._write(score, self._save_policy)
+        except Exception as error:
+            if not disk_space.is_out_of_space(error, self._directory):
+                raise
+            held = held_policy.HeldPolicy(self._saver.save)
+            self._held = (score, held)
+            unsaved.ledger().note(
+                BEST_POLICY,
+                error,
+                where=self._directory,
+                retry=self._write_held,
+                detail=lambda: f"mean return {score['mean']:g}",
+            )
+        else:
+            unsaved.ledger().clear(BEST_POLICY)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the best policy so far waits for room on the disk."""
+        return self._held is not None
+
+    def _write_held(self) -> None:
+        score, held = self._held
+        self._write(score, held.write)
+        self._discard_held()
+
+    def _discard_held(self) -> None:
+        if self._held is not None:
+            self._held[1].discard()
+            self._held = None
+
+    def _write(self, score: dict[str, Any], save_policy: Callable[[str], None]) -> None:
         new = self._directory + NEW
         shutil.rmtree(new, ignore_errors=True)
-        self._save_policy(os.path.join(new, POLICY_DIR))
-        # Last of all: its presence says that the directory is complete.
-        with open(os.path.join(new, SCORE_FILE + ".part"), "w") as file:
-            json.dump(score, file, indent=2)
-            file.write("\n")
-        os.replace(file.name, os.path.join(new, SCORE_FILE))
+        try:
+            save_policy(os.path.join(new, POLICY_DIR))
+            # Last of all: its presence says that the directory is complete.
+            with open(os.path.join(new, SCORE_FILE + ".part"), "w") as file:
+                json.dump(score, file, indent=2, allow_nan=False)
+                file.write("\n")
+            os.replace(file.name, os.path.join(new, SCORE_FILE))
+        except BaseException:
+            shutil.rmtree(new, ignore_errors=True)
+            raise
         put_in_place(self._directory)
         self.best = score
         self._graph_written = True
         logging.info(
             "Best policy so far: mean return %.2f at train step %d, in %s.",
-            result.mean,
-            result.train_step,
+            score["mean"],
+            score["train_step"],
             self._directory,
         )
 
@@ -217,7 +366,9 @@ def read_best_score(directory: str) -> dict[str, Any] | None:
     """The score of the best policy in `directory`, after completing an interrupted replacement.
 
     Returns:
-      mean, std, min, max, episodes, train_step, environment_step; None if there is no best yet.
+      mean, std, min, max, episodes, train_step, environment_step and, if these are of confirming
+      episodes, `chosen_by` with the figures of those that chose it. None if there is no best yet;
+      a score that is not finite, which earlier code could leave, is none.
     """
     directory = os.fspath(directory).rstrip(os.sep)
     score = _read_score(directory)
@@ -233,9 +384,10 @@ def read_best_score(directory: str) -> dict[str, Any] | None:
 def _read_score(directory: str) -> dict[str, Any] | None:
     try:
         with open(os.path.join(directory, SCORE_FILE)) as file:
-            return json.load(file)
+            score = json.load(file)
     except FileNotFoundError:
         return None
+    return score if math.isfinite(score["mean"]) else None
 
 
 def _refuse_foreign_files(directory: str) -> None:

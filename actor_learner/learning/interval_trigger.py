@@ -80,6 +80,10 @@ class IntervalTrigger:
             self._count_from(value)
             self._fn()
 
+    def fire(self) -> None:
+        """Calls `fn` once more, out of turn: what it has to write did not fit on the disk."""
+        self._fn()
+
     def steps_left(self, value: int) -> int | None:
         """Steps from `value` to the next firing by steps, 0 if it is due; None if that is off."""
         if self._interval is None:

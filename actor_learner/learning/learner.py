@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
 import numpy as np
@@ -14,17 +14,21 @@ from tf_agents.agents import tf_agent
 from tf_agents.specs import tensor_spec
 from tf_agents.typing import types
 
-from actor_learner import configurable, errors
+from actor_learner import configurable, counters, errors, unsaved
 from actor_learner.learning import (
+    agent_context,
     checkpoints,
     interval_trigger,
+    not_finite,
     replica_step,
     sample_sources,
     sample_watch,
+    train_calls,
     train_loop,
     trigger_runner,
     tuning,
 )
+from actor_learner.reporting import summaries
 
 TRAIN_DIR = "train"
 POLICY_SAVED_MODEL_DIR = "policies"
@@ -87,6 +91,8 @@ class Learner(tf.Module):
         checkpoint_items: Mapping[str, Any] | None = None,
         sample_timeout_message: Callable[[], str] | None = None,
         sample_timeout_seconds: float | None = 600.0,
+        when_not_finite: str = not_finite.STOP,
+        max_skipped_in_a_row: int = 10,
     ):
         """Builds everything that training needs, and restores what an earlier run left.
 
@@ -121,12 +127,17 @@ class Learner(tf.Module):
             sampled, or for a server that does not answer; None: for ever. A dataset with a
             `rate_limiter_timeout_ms` of its own decides about the former itself. Waits of more
             than ten seconds are logged, with what the tables say.
+          when_not_finite: What to do when a loss or a gradient is NaN or infinite; the step is not
+            applied in any case. `stop`: save a checkpoint, then raise `errors.NotFiniteError`.
+            `skip`: leave the step out, count it in `skipped_steps`, and train on.
+          max_skipped_in_a_row: With `skip`, this many steps in a row may be left out; one more
+            ends training as `stop` does.
 
         Raises:
           errors.CheckpointError: If there are checkpoints but none can be read, or the newest one
             belongs to another agent.
-          ValueError: If a name in `checkpoint_items` is taken or not an identifier, or the timeout
-            is not above 0.
+          ValueError: If a name in `checkpoint_items` is taken or not an identifier, or another
+            argument is out of its range.
         """
         if sample_timeout_seconds is not None and sample_timeout_seconds <= 0:
             raise ValueError(
@@ -149,24 +160,40 @@ class Learner(tf.Module):
         self._undistributed: Any = None
         self._checkpoint_interval = checkpoint_interval
         self._closed = False
+        self._when_not_finite = not_finite.NotFinitePolicy(when_not_finite, max_skipped_in_a_row)
         items = checkpoints.checked_items(checkpoint_items)
 
-        if self.summary_interval:
-            self.train_summary_writer = tf.summary.create_file_writer(
-                self._summary_dir, flush_millis=10000
-            )
-        else:
-            self.train_summary_writer = tf.summary.create_noop_writer()
+        self._summaries = summaries.Summaries(
+            self._summary_dir if self.summary_interval else None, "the learner"
+        )
+        self.train_summary_writer = self._summaries.writer
+        # Counted in the graph, since agents count train steps as they like.
+        skips = self._when_not_finite.skips
+        made = tf.Variable(0, trainable=False, dtype=tf.int64) if skips else None
         self._replicas = replica_step.ReplicaStep(
             agent,
             self.strategy,
             after_train=after_train_strategy_step_fn,
             use_kwargs=use_kwargs_in_agent_train,
             run_options=strategy_run_options,
+            made=made,
         )
-        self._recording_loop = train_loop.TrainLoop(self._step_of_loop, self._replicas.sum)
-        self._quiet_loop = train_loop.TrainLoop(self._step_of_loop, self._replicas.sum)
-        self._stretches = train_loop.StretchPlanner(self.summary_interval)
+        self._recording_loop, self._quiet_loop = (
+            train_loop.TrainLoop(self._step_of_loop, self._replicas.sum, one_by_one=skips)
+            for _ in range(2)
+        )
+        self._calls = train_calls.TrainCalls(
+            agent=agent,
+            train_step=train_step,
+            replicas=self._replicas,
+            recording_loop=self._recording_loop,
+            quiet_loop=self._quiet_loop,
+            summary_interval=self.summary_interval,
+            writer=self._summaries,
+            policy=self._when_not_finite,
+            made=made,
+            save=self._save_after_failure,
+        )
 
         self._dataset = None
         self._experience_iterator = None
@@ -191,6 +218,7 @@ class Learner(tf.Module):
                 **items,
             )
             self._checkpointer.initialize_or_restore()
+        self._last_step = int(counters.read(train_step))
 
         self._runner = trigger_runner.TriggerRunner((), self._save_after_failure)
         self._checkpoint_trigger: interval_trigger.IntervalTrigger | None = None
@@ -221,7 +249,15 @@ class Learner(tf.Module):
     @property
     def train_step_numpy(self) -> np.ndarray:
         """The train step now, as a NumPy scalar."""
-        return self.train_step.numpy()
+        return counters.read(self.train_step)
+
+    @property
+    def last_step(self) -> int:
+        """The train step after the latest training, or the restored one; costs nothing to read.
+
+        It does not move while `run` trains, and knows nothing of assignments from elsewhere.
+        """
+        return self._last_step
 
     @property
     def restored_from(self) -> str | None:
@@ -229,10 +265,20 @@ class Learner(tf.Module):
         return self._checkpointer.restored_from
 
     @property
+    def skips_steps(self) -> bool:
+        """Whether train steps that are not finite are left out, instead of ending training."""
+        return self._when_not_finite.skips
+
+    @property
+    def skipped_steps(self) -> int:
+        """Train steps that this learner has left out, since they were not finite."""
+        return self._when_not_finite.skipped
+
+    @property
     def steps_until_checkpoint(self) -> int | None:
         """Train steps until the next checkpoint is due; None if none is saved on the way."""
         trigger = self._checkpoint_trigger
-        return None if trigger is None else trigger.steps_left(int(self.train_step.numpy()))
+        return None if trigger is None else trigger.steps_left(self._last_step)
 
     def add_trigger(self, trigger: Trigger) -> None:
         """Adds a trigger behind the others, but before the learner's own checkpoint."""
@@ -242,8 +288,15 @@ class Learner(tf.Module):
         self.triggers.insert(len(self.triggers) - (not at_end), trigger)
 
     def save_checkpoint(self) -> str | None:
-        """Saves `ckpt-<train step>` now, whatever the interval; returns its path prefix."""
-        return self._checkpointer.save(self.train_step)
+        """Saves `ckpt-<train step>` now, whatever the interval; returns its path prefix.
+
+        On a full disk None is returned, and the next calls of `run` try again: see `unsaved`.
+        """
+        return unsaved.ledger().attempt(
+            "the checkpoint",
+            lambda: self._checkpointer.save(self.train_step),
+            where=self._train_dir,
+        )
 
     def run(
         self, iterations: int = 1, iterator: Any | None = None, parallel_iterations: int = 10
@@ -258,9 +311,13 @@ class Learner(tf.Module):
           parallel_iterations: Passed to the graph's loop; another value traces another loop.
 
         Returns:
-          The losses of the last iteration, summed over replicas and over their own dimensions.
+          The losses of the last iteration, summed over replicas and over their own dimensions. If
+          that one was skipped, those of the last one that was not; NaN if there was none yet.
 
         Raises:
+          errors.NotFiniteError: If a loss or gradient was not finite, and `when_not_finite` or
+            `max_skipped_in_a_row` say to stop; a checkpoint was saved, unless the agent itself is
+            not finite.
           errors.ReplayTimeoutError: If the dataset ended, or gave nothing for
             `sample_timeout_seconds`. Its iterator is made anew, so that a later `run` waits again;
             one that was passed is of no use any more.
@@ -279,19 +336,29 @@ class Learner(tf.Module):
                 )
             iterator = self._experience_iterator
         with self._context():
-            step = self.train_step.numpy()
+            step = counters.read(self.train_step)
             self._runner.start(step)
             try:
-                with self.watching(lambda: self._sources(iterator), step):
-                    loss_info, step = self._train(
-                        step, iterations, iterator, parallel_iterations, bind=own_iterator
-                    )
-            except (tf.errors.OutOfRangeError, StopIteration, errors.ReplayTimeoutError) as error:
+                loss_info, step = self._train(
+                    step,
+                    iterations,
+                    iterator,
+                    parallel_iterations,
+                    bind=own_iterator,
+                    watching=lambda step: self.watching(lambda: self._sources(iterator), step),
+                )
+            except (
+                tf.errors.OutOfRangeError,
+                StopIteration,
+                errors.ReplayTimeoutError,
+                errors.NotFiniteError,
+            ) as error:
                 if own_iterator:
                     self._experience_iterator = iter(self._dataset)
-                if isinstance(error, errors.ReplayTimeoutError):
+                if isinstance(error, errors.ActorLearnerError):
                     raise
                 raise self.replay_timeout(error) from error
+            self._last_step = int(step)
             self._runner.call(step)
         return loss_info
 
@@ -328,7 +395,9 @@ class Learner(tf.Module):
           sources: Returns the tables that are waited for, as far as they are known.
           step: The train step, for callers that have just read it.
         """
-        return self._watch.over(int(self.train_step.numpy() if step is None else step), sources)
+        return self._watch.over(
+            int(counters.read(self.train_step) if step is None else step), sources
+        )
 
     def replay_timeout(self, error: Exception) -> errors.ReplayTimeoutError:
         """The error to raise when the dataset ended with `error`."""
@@ -355,8 +424,8 @@ class Learner(tf.Module):
             with self._context():
                 self._runner.stop(self.train_step.numpy())
         finally:
-            self.train_summary_writer.flush()
-            self.train_summary_writer.close()
+            self._replicas.close()
+            self._summaries.close()
 
     def __enter__(self) -> Learner:
         return self
@@ -388,22 +457,10 @@ class Learner(tf.Module):
             specs = dict(experience=specs)
         tf.function(self._replicas.train, autograph=False).get_concrete_function(specs)
 
-    @contextlib.contextmanager
-    def _context(self) -> Iterator[None]:
-        """Summaries, placement and strategy as the agent and the triggers expect them."""
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(self.train_summary_writer.as_default())
-            stack.enter_context(tf.summary.record_if(self._summary_is_due))
-            if not tf.config.get_soft_device_placement():
-                tf.config.set_soft_device_placement(True)
-                stack.callback(tf.config.set_soft_device_placement, False)
-            stack.enter_context(self.strategy.scope())
-            yield
-
-    def _summary_is_due(self) -> tf.Tensor:
-        if not self.summary_interval:
-            return tf.constant(False)
-        return tf.equal(self.train_step % self.summary_interval, 0)
+    def _context(self) -> contextlib.AbstractContextManager[None]:
+        return agent_context.agent_context(
+            self.train_summary_writer, self.train_step, self.summary_interval, self.strategy
+        )
 
     # Training.
 
@@ -413,28 +470,9 @@ class Learner(tf.Module):
             return sample_sources.find(self._undistributed)
         return sample_sources.find(getattr(iterator, "_dataset", None))
 
-    def _train(
-        self, step: np.ndarray, iterations: int, iterator: Any, parallel_iterations: int, bind: bool
-    ) -> tuple[Any, np.ndarray]:
-        """Trains `iterations` times from `step`; returns the last losses and the step after."""
-
-        def run(stretch: train_loop.Stretch) -> tuple[Any, np.ndarray]:
-            loop = self._recording_loop if stretch.records else self._quiet_loop
-            with contextlib.nullcontext() if stretch.records else tf.summary.record_if(False):
-                losses = loop.run(stretch.iterations, iterator, parallel_iterations, bind=bind)
-            return losses, self.train_step.numpy()
-
-        if not self.summary_interval:
-            return run(train_loop.Stretch(False, iterations))
-        losses = None
-        while iterations:
-            for stretch in self._stretches.plan(int(step), iterations):
-                before = step
-                losses, step = run(stretch)
-                iterations -= stretch.iterations
-                if not self._stretches.as_planned(stretch, int(step - before)):
-                    break
-        return losses, step
+    def _train(self, *args: Any, **kwargs: Any) -> tuple[Any, np.ndarray]:
+        """As `TrainCalls.run`; subclasses may do more."""
+        return self._calls.run(*args, **kwargs)
 
     def _step_of_loop(self, iterator: Any) -> Any:
         return self.single_train_step(iterator)  # Looked up late: subclasses may override it.
@@ -457,8 +495,4 @@ class Learner(tf.Module):
     def _save_after_failure(self) -> str:
         if self._checkpoint_interval <= 0:
             return f"no checkpoint was saved (checkpoint_interval={self._checkpoint_interval})"
-        try:
-            return f"a checkpoint was saved first: {self.save_checkpoint()}"
-        except Exception as error:  # The trigger's own error must still reach the caller.
-            logging.exception("Saving a checkpoint after a trigger failed.")
-            return f"a checkpoint could not be saved either ({type(error).__name__}: {error})"
+        return checkpoints.saved_in_words(self.save_checkpoint)

@@ -12,9 +12,9 @@ from tf_agents.agents.ppo import ppo_agent
 from tf_agents.networks import utils as network_utils
 from tf_agents.typing import types
 
-from actor_learner import configurable, errors
+from actor_learner import configurable, errors, write_order
 from actor_learner.agents import minibatches
-from actor_learner.learning import learner, sample_sources, tuning
+from actor_learner.learning import learner, not_finite, sample_sources, tuning
 
 _ALL = np.iinfo(np.int64).max
 
@@ -64,6 +64,8 @@ class PPOLearner:
         checkpoint_items: Mapping[str, Any] | None = None,
         sample_timeout_message: Callable[[], str] | None = None,
         sample_timeout_seconds: float | None = 600.0,
+        when_not_finite: str = not_finite.STOP,
+        max_skipped_in_a_row: int = 10,
     ):
         """Builds the datasets and a `Learner` for them.
 
@@ -92,6 +94,9 @@ class PPOLearner:
           checkpoint_items: As in `Learner`.
           sample_timeout_message: As in `Learner`.
           sample_timeout_seconds: As in `Learner`.
+          when_not_finite: As in `Learner`, for minibatches. A round whose observations or rewards
+            are not finite always ends training, before the normalizers take them in.
+          max_skipped_in_a_row: As in `Learner`; a step is a minibatch here.
 
         Raises:
           ValueError: If the agent's settings, the minibatch size and the shuffle buffer do not go
@@ -124,6 +129,8 @@ class PPOLearner:
             checkpoint_items=checkpoint_items,
             sample_timeout_message=sample_timeout_message,
             sample_timeout_seconds=sample_timeout_seconds,
+            when_not_finite=when_not_finite,
+            max_skipped_in_a_row=max_skipped_in_a_row,
             sources=lambda: self._train_sources,
         )
         self._normalization_dataset = self._endless_rounds(self._normalization_round)
@@ -143,6 +150,11 @@ class PPOLearner:
     def stop_reason(self) -> str | None:
         """Why a trigger asked to stop; None as long as none has."""
         return self._generic_learner.stop_reason
+
+    @property
+    def skipped_steps(self) -> int:
+        """As `Learner.skipped_steps`."""
+        return self._generic_learner.skipped_steps
 
     @property
     def restored_from(self) -> str | None:
@@ -187,6 +199,8 @@ class PPOLearner:
           ValueError: If the round has too few frames for one minibatch on each replica.
           errors.ReplayTimeoutError: If a dataset ended early, or gave nothing for
             `sample_timeout_seconds`.
+          errors.NotFiniteError: If a loss or gradient, or what the round holds, is not finite; see
+            `when_not_finite`.
           errors.TriggerError: If a trigger raised.
         """
         try:
@@ -197,6 +211,7 @@ class PPOLearner:
             raise
         except (tf.errors.OpError, StopIteration) as error:
             if not _ended(error):
+                self._generic_learner.raise_if_not_finite(error)
                 raise
             self._normalization_iterator = iter(self._normalization_dataset)
             raise self._generic_learner.replay_timeout(error) from error
@@ -281,8 +296,10 @@ class PPOLearner:
         frames = tf.constant(0, tf.int32)
         for _ in tf.range(self._num_samples):
             trajectory, _ = next(iterator)
-            self._agent.update_observation_normalizer(trajectory.observation)
-            self._agent.update_reward_normalizer(trajectory.reward)
+            with write_order.checks_come_first():
+                _check_finite(trajectory)
+                self._agent.update_observation_normalizer(trajectory.observation)
+                self._agent.update_reward_normalizer(trajectory.reward)
             frames += tf.size(trajectory.step_type, tf.int32)
         return frames
 
@@ -293,6 +310,14 @@ def _ended(error: Exception) -> bool:
         # An uninitialized variable has the same type, and nothing but the text tells them apart.
         return "dataset was expected to contain" in str(error)
     return isinstance(error, (tf.errors.OutOfRangeError, StopIteration))
+
+
+def _check_finite(trajectory: Any) -> None:
+    """Checks what the normalizers are to take in."""
+    for name in ("observation", "reward"):
+        for leaf in tf.nest.flatten(getattr(trajectory, name)):
+            if leaf.dtype.is_floating:
+                tf.debugging.check_numerics(leaf, f"{name} of a round is not finite")
 
 
 class _RoundsLearner(learner.Learner):
@@ -318,6 +343,13 @@ class _RoundsLearner(learner.Learner):
         if self.strategy.num_replicas_in_sync > 1:
             return super()._distribute(dataset_fn, options)
         return dataset_fn()
+
+    def raise_if_not_finite(self, error: tf.errors.OpError) -> None:
+        """Ends training if `error` is about numbers that are not finite."""
+        why = not_finite.reason(error)
+        if why is not None:
+            told = f"{why} at train step {self.train_step.numpy()}. It was not applied."
+            raise not_finite.error(told, self._save_after_failure()) from error
 
     def _train(self, *args: Any, **kwargs: Any) -> Any:
         try:

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from actor_learner import counters
+
 
 class Written(NamedTuple):
     """What was written to a ring since it was last read, oldest first.
@@ -62,13 +64,13 @@ class PriorityRing:
 
     def written(self) -> int:
         """Number of batches written so far."""
-        return int(self._count.numpy())
+        return int(counters.read(self._count))
 
     def read_after(self, number: int) -> Written | None:
         """Everything after batch `number`; None if there is nothing. Called by one thread."""
         if self.written() <= number:
             return None
-        rows = self._rows.numpy()
+        rows = counters.read(self._rows)
         rows = rows[rows[:, 0] > number]
         if not len(rows):
             return None  # The count is raised before the row is written.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any, Callable
 
+import numpy as np
 import tensorflow as tf
+import tree
 from tf_agents.agents import tf_agent
 
-_ASSIGNMENTS = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
+from actor_learner import batch_notes, write_order
+from actor_learner.learning import train_guard
 
 
 class ReplicaStep:
@@ -21,6 +22,7 @@ class ReplicaStep:
       after_train: `fn((experience, sample_info), loss_info)`, called on each replica; or None.
       use_kwargs: Experience is a dictionary of arguments of `agent.train`.
       run_options: Passed to each `strategy.run`.
+      made: Raised by one after each train step, if given.
     """
 
     def __init__(
@@ -31,25 +33,64 @@ class ReplicaStep:
         after_train: Callable[..., None] | None,
         use_kwargs: bool,
         run_options: tf.distribute.RunOptions | None,
+        made: tf.Variable | None = None,
     ) -> None:
         self._agent = agent
         self._strategy = strategy
         self._after_train = after_train
         self._use_kwargs = use_kwargs
         self._run_options = run_options
+        self._made = made
+        self._notes = batch_notes.BatchNotes()
+        self._check: tf.Operation | None = None  # The last one of the train step traced last.
 
     def train(self, experience: Any) -> Any:
-        """Trains; returns the losses of each replica."""
-        return self._run(self._agent_train, experience)
+        """Trains; returns the losses of each replica.
+
+        Raises:
+          tf.errors.InvalidArgumentError: When it is run, if a loss or gradient is not finite;
+            nothing of that train step was applied then.
+        """
+        if not tf.inside_function():
+            return self._run(self._agent_train, experience)
+        first = len(write_order.operations_from(0))
+        loss_info = self._run(self._agent_train, experience)
+        # Once for all replicas, whose operations stand in one graph.
+        losses = self._strategy.experimental_local_results(loss_info.loss)
+        self._check = train_guard.guard(first, losses, self._notes)
+        return loss_info
+
+    def latest_batch(self) -> dict[str, np.ndarray]:
+        """The batch of the latest train step, and what the agent has noted of it, by name.
+
+        Empty if it is not known.
+        """
+        return self._notes.read()
+
+    def close(self) -> None:
+        """Lets go of the latest batch; there must be no train step after it."""
+        self._notes.close()
 
     def loss(self, experience: Any) -> Any:
         """The losses of each replica, without training."""
         return self._run(self._agent_loss, experience)
 
     def after_train(self, experience: Any, sample_info: Any, loss_info: Any) -> None:
-        """Calls the function that follows a train step, if there is one."""
-        if not self._after_train:
-            return
+        """Calls the function that follows a train step, if there is one.
+
+        What it writes waits until that train step is known to be finite.
+        """
+        first = len(write_order.operations_from(0))
+        if self._after_train:
+            self._call_after_train(experience, sample_info, loss_info)
+        if self._made is not None:
+            self._made.assign_add(1)
+        if tf.inside_function():
+            graph = tf.compat.v1.get_default_graph()
+            if self._check is not None and self._check.graph is graph:
+                write_order.order(write_order.operations_from(first), after=self._check)
+
+    def _call_after_train(self, experience: Any, sample_info: Any, loss_info: Any) -> None:
         sample = (experience, sample_info)
         arguments = (
             dict(kwargs=dict(experience=sample, loss_info=loss_info))
@@ -81,8 +122,7 @@ class ReplicaStep:
     # AutoGraph must not go into an agent: it is slow there, and agents do not need it.
     @tf.autograph.experimental.do_not_convert
     def _agent_train(self, *args: Any, **kwargs: Any) -> tf_agent.LossInfo:
-        batch = tf.nest.flatten((args, kwargs), expand_composites=True)
-        with _after_batch([leaf for leaf in batch if tf.is_tensor(leaf)][:1]):
+        with self._notes.over(_named(*args, **kwargs)):
             return self._agent.train(*args, **kwargs)
 
     @tf.autograph.experimental.do_not_convert
@@ -90,21 +130,13 @@ class ReplicaStep:
         return self._agent.loss(*args, **kwargs)
 
 
-@contextlib.contextmanager
-def _after_batch(batch: list[tf.Tensor]) -> Iterator[None]:
-    """Has what is assigned in this context wait until the batch is there.
-
-    Agents raise the train step without looking at the batch, so that a graph may do so long before
-    it comes: a dataset that reads the step, or a checkpoint saved while the learner waits, would
-    meet the next one's number. Control dependencies for everything would do as well, but constants
-    that have one are no longer folded, and a small train step takes a third longer.
-    """
-    if not batch or not tf.inside_function():
-        yield
-        return
-    graph = batch[0].graph
-    before = set(graph.get_operations())
-    yield
-    for operation in graph.get_operations():
-        if operation.type in _ASSIGNMENTS and operation not in before:
-            operation._add_control_input(batch[0].op)
+def _named(*args: Any, **kwargs: Any) -> dict[str, tf.Tensor]:
+    """The tensors among the arguments of `agent.train`, by their names there."""
+    nest = kwargs if kwargs else args[0]
+    named = {}
+    for path, leaf in tree.flatten_with_path(nest):
+        for i, tensor in enumerate(tf.nest.flatten(leaf, expand_composites=True)):
+            if tf.is_tensor(tensor):
+                name = "/".join(str(part) for part in path if part != "experience") or "experience"
+                named[name if not i else f"{name}#{i}"] = tensor
+    return named

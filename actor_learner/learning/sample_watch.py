@@ -21,7 +21,7 @@ from absl import logging
 # deadline only, when training has failed anyway.
 from tensorflow.python.eager import cancellation
 
-from actor_learner import errors
+from actor_learner import counters, errors
 from actor_learner.learning import sample_sources
 
 FIRST_WARNING_SECONDS = 10.0
@@ -131,7 +131,7 @@ class SampleWatch:
         call = self._call
         if call is None or time.monotonic() - call.moved_at < self._first:
             return
-        train_step = int(self._train_step.numpy())
+        train_step = int(counters.read(self._train_step))
         if train_step != call.train_step:
             call.train_step = train_step
             self._note_movement(call)

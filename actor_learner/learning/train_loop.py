@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Callable, NamedTuple
 
+import numpy as np
 import tensorflow as tf
+
+from actor_learner import counters
+from actor_learner.reporting import row_limit
 
 # A call costs about as much as a few train steps, a recording graph a few percent per step: a quiet
 # stretch shorter than this is cheaper inside the neighbouring recording call.
@@ -64,12 +68,16 @@ def plan_stretches(first_step: int, iterations: int, summary_interval: int) -> l
 class StretchPlanner:
     """Plans stretches for an agent of which it is not known how it counts train steps.
 
+    After many of them summaries become fewer: see `row_limit`. Where the agent does not count by
+    one they do not, since the graph then looks at every step.
+
     Args:
       summary_interval: Steps between summaries, at least 1.
     """
 
     def __init__(self, summary_interval: int):
         self._summary_interval = summary_interval
+        self._dense = row_limit.row_limit()
         # None until the first iteration shows whether the agent adds one to the train step.
         self._steps_by_one: bool | None = None
 
@@ -79,11 +87,19 @@ class StretchPlanner:
             first = [Stretch(True, 1)]
             if iterations == 1:
                 return first
-            return first + plan_stretches(first_step + 1, iterations - 1, self._summary_interval)
+            return first + plan_stretches(
+                first_step + 1, iterations - 1, self._interval_at(first_step + 1)
+            )
         if not self._steps_by_one:
             # Which iteration will meet a multiple is unknown: the graph has to look every time.
             return [Stretch(True, iterations)]
-        return plan_stretches(first_step, iterations, self._summary_interval)
+        return plan_stretches(first_step, iterations, self._interval_at(first_step))
+
+    def _interval_at(self, step: int) -> int:
+        """A multiple of the interval: those between are left to the graph that records nothing."""
+        if not self._summary_interval:
+            return 0
+        return self._summary_interval * max(1, -(-step // (self._dense * self._summary_interval)))
 
     def as_planned(self, stretch: Stretch, steps: int) -> bool:
         """Whether the plan still holds after `stretch` added `steps` steps; if not, make another.
@@ -106,16 +122,25 @@ class TrainLoop:
     attribute of the graph: another value builds another loop around the same traced step.
     """
 
-    def __init__(self, step: Callable[[Any], Any], reduce: Callable[[Any], Any]):
+    def __init__(
+        self,
+        step: Callable[[Any], Any],
+        reduce: Callable[[Any], Any],
+        *,
+        one_by_one: bool = False,
+    ):
         """Wraps a train step.
 
         Args:
           step: Takes an iterator, pulls one batch, trains, returns a nest of losses.
           reduce: Reduces the losses of the last iteration over replicas.
+          one_by_one: Pull a batch only when the train step before is complete. Else, if a step
+            fails, the next batch may be under way: it is lost then, and the iterator with it.
         """
         self.trace_count = 0  # How often the train step was traced.
         self._step = step
         self._reduce = reduce
+        self._one_by_one = one_by_one
         # AutoGraph stays on here because a caller's after-train function may rely on it.
         self._traced_step = tf.function(self._count_and_step)
         self._loop = tf.function(self._build_loop, autograph=False)
@@ -125,6 +150,13 @@ class TrainLoop:
     def trace(self, iterator: Any) -> None:
         """Traces the train step, which creates its variables, and takes nothing from `iterator`."""
         self._traced_step.get_concrete_function(iterator)
+
+    def not_a_number(self, iterator: Any) -> Any:
+        """Stands for the reduced losses of a step that gave none: NaN, or 0 for integers."""
+        outputs = self._traced_step.get_concrete_function(iterator).structured_outputs
+        return tf.nest.map_structure(
+            lambda leaf: tf.constant(np.nan if leaf.dtype.is_floating else 0, leaf.dtype), outputs
+        )
 
     def run(
         self, iterations: int, iterator: Any, parallel_iterations: int, *, bind: bool = False
@@ -142,7 +174,7 @@ class TrainLoop:
             for _ in range(iterations):
                 losses = self._step(iterator)
             return self._reduce(losses)
-        count = tf.constant(iterations, tf.int64)
+        count = counters.constant(iterations, tf.int64)
         if bind and isinstance(iterator, tf.data.Iterator):
             return self._bind(iterator, parallel_iterations)(count)
         return self._loop(count, iterator, parallel_iterations)
@@ -173,7 +205,11 @@ class TrainLoop:
         def body(count, *_):
             losses = self._traced_step(iterator)
             nests.append(losses)
-            return (count + 1, *_tensors(losses))
+            tensors = _tensors(losses)
+            # All of them are outputs of one operation, the call, which is over when all is done.
+            complete = [tensor.op for tensor in tensors[:1]] if self._one_by_one else []
+            with tf.control_dependencies(complete):
+                return (count + 1, *tensors)
 
         count = tf.constant(0, tf.int64)
         initial = [tf.zeros(_smallest(output.shape), output.dtype) for output in outputs]

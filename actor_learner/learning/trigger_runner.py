@@ -7,7 +7,7 @@ from typing import Any, Callable
 
 from absl import logging
 
-from actor_learner import errors
+from actor_learner import disk_space, errors, unsaved
 
 Trigger = Callable[[Any], None]
 
@@ -22,6 +22,9 @@ class StopTraining(Exception):
 
 class TriggerRunner:
     """Calls triggers in the order of the list, and their optional hooks once each.
+
+    A trigger that a full disk has stopped does not stop training: an `IntervalTrigger` fires again
+    once there is room, of others the user is told that what they wrote is lost.
 
     Attributes:
       triggers: The triggers, in the order of their calls.
@@ -49,9 +52,13 @@ class TriggerRunner:
         self._call_hook("on_start", new, train_step)
 
     def call(self, train_step: Any) -> None:
-        """Calls each trigger; stops at the first that raises anything but `StopTraining`."""
+        """Calls each trigger; stops at the first that raises anything but `StopTraining`.
+
+        Then tries again to save what a full disk has kept from being saved.
+        """
         for trigger in list(self.triggers):
             self._call(trigger, trigger, train_step)
+        unsaved.ledger().retry_due()
 
     def stop(self, train_step: Any) -> None:
         """Calls `on_stop` of each trigger that has it; later calls do nothing."""
@@ -77,14 +84,34 @@ class TriggerRunner:
         try:
             call(train_step)
         except StopTraining as stop:
-            self.stop_reason = self.stop_reason or stop.reason
-            logging.info("%s asks to stop training: %s", _name(trigger), stop.reason)
+            self._note_stop(trigger, stop)
         except Exception as error:
+            if disk_space.is_out_of_space(error):
+                self._note_unsaved(trigger, error)
+                return
             index = next(i for i, other in enumerate(self.triggers) if other is trigger)
             raise errors.TriggerError(
                 f"trigger {index} ({_name(trigger)}) raised {type(error).__name__}{where} at train "
                 f"step {train_step}: {error}\nTraining stopped; {self._save()}."
             ) from error
+
+    def _note_stop(self, trigger: Trigger, stop: StopTraining) -> None:
+        self.stop_reason = self.stop_reason or stop.reason
+        logging.info("%s asks to stop training: %s", _name(trigger), stop.reason)
+
+    def _note_unsaved(self, trigger: Trigger, error: Exception) -> None:
+        product = f"what the trigger {_name(trigger)} writes"
+        if not hasattr(trigger, "fire"):
+            unsaved.ledger().lose(f"times {product}", 1)
+            return
+
+        def fire_again() -> None:
+            try:
+                trigger.fire()
+            except StopTraining as stop:
+                self._note_stop(trigger, stop)
+
+        unsaved.ledger().note(product, error, retry=fire_again)
 
 
 def _name(trigger: Trigger) -> str:

@@ -17,7 +17,7 @@ from tf_agents.metrics import py_metric
 from tf_agents.policies import greedy_policy, policy_saver, tf_policy
 from tf_agents.typing import types
 
-from actor_learner import configurable, errors
+from actor_learner import configurable, errors, finite
 from actor_learner.learning import (
     interval_trigger,
     learner,
@@ -59,6 +59,7 @@ class PolicySavedModelTrigger(interval_trigger.IntervalTrigger):
         input_fn_and_spec: policy_saver.InputFnAndSpecType | None = None,
         *,
         seconds: float | None = None,
+        replace: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ):
         """Writes the SavedModels that are missing.
@@ -81,6 +82,8 @@ class PolicySavedModelTrigger(interval_trigger.IntervalTrigger):
           save_collect_policy: Turn off where nobody collects with it.
           input_fn_and_spec: Converts other inputs to `(time_step, policy_state)`.
           seconds: Seconds between firings.
+          replace: Write SavedModels that are there already once more; each takes the place of the
+            former when it is complete.
           clock: Returns seconds from a monotonic clock.
         """
         if async_saving and metadata_metrics:
@@ -125,9 +128,12 @@ class PolicySavedModelTrigger(interval_trigger.IntervalTrigger):
         if save_greedy_policy:
             greedy = agent.policy if is_greedy else greedy_policy.GreedyPolicy(agent.policy)
             savers.append((learner.GREEDY_POLICY_SAVED_MODEL_DIR, make_saver(greedy)))
+        self._raw_policy = raw_policy
         for name, saver in savers:
             path = os.path.join(saved_model_dir, name)
-            if not tf.io.gfile.exists(os.path.join(path, policy_saver.POLICY_SPECS_PBTXT)):
+            is_there = tf.io.gfile.exists(os.path.join(path, policy_saver.POLICY_SPECS_PBTXT))
+            if replace or not is_there:
+                self._require_finite(path)
                 _write_then_rename(saver.save, path)
 
         super().__init__(interval, self._save, start=start, seconds=seconds, clock=clock)
@@ -146,6 +152,7 @@ class PolicySavedModelTrigger(interval_trigger.IntervalTrigger):
         path = os.path.join(
             self._checkpoint_dir, f"policy_checkpoint_{int(self._train_step.numpy()):010d}"
         )
+        self._require_finite(path)
         if self._executor is None:
             _write_then_rename(self._raw_policy_saver.save_checkpoint, path)
         elif self._pending is not None and not self._pending.done():
@@ -155,6 +162,9 @@ class PolicySavedModelTrigger(interval_trigger.IntervalTrigger):
             self._pending = self._executor.submit(
                 _write_then_rename, self._raw_policy_saver.save_checkpoint, path
             )
+
+    def _require_finite(self, path: str) -> None:
+        finite.require_finite(self._raw_policy.variables(), f"the policy is not exported to {path}")
 
     def _take_result(self) -> None:
         pending, self._pending = self._pending, None
@@ -268,8 +278,14 @@ class ReverbCheckpointTrigger(interval_trigger.IntervalTrigger):
 def _write_then_rename(write: Callable[[str], None], path: str) -> None:
     """Lets `write` fill another directory, which takes the name `path` once it is complete."""
     unfinished = path + _UNFINISHED
-    for leftover in (unfinished, path):
-        if tf.io.gfile.exists(leftover):
-            tf.io.gfile.rmtree(leftover)
-    write(unfinished)
+    if tf.io.gfile.exists(unfinished):
+        tf.io.gfile.rmtree(unfinished)
+    try:
+        write(unfinished)
+    except BaseException:
+        if tf.io.gfile.exists(unfinished):
+            tf.io.gfile.rmtree(unfinished)
+        raise
+    if tf.io.gfile.exists(path):  # Not before: there may be no room for the new one.
+        tf.io.gfile.rmtree(path)
     tf.io.gfile.rename(unfinished, path)

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from actor_learner import finite
 from actor_learner.parameters import parameter_errors
 
 HEADER = "parameters.json"
@@ -50,7 +51,8 @@ def prepare(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Takes anything that can be seen as arrays; what it returns can be written.
 
     Raises:
-      parameter_errors.ParameterError: If `values` is no flat dictionary of numeric arrays.
+      parameter_errors.ParameterError: If `values` is no flat dictionary of numeric arrays, or one
+        of them is not finite.
     """
     if not isinstance(values, Mapping) or not values:
         raise parameter_errors.ParameterError(
@@ -70,6 +72,11 @@ def prepare(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
                 "are numbers. Flatten nested structures first, and leave strings out"
             )
         arrays[name] = array
+    problem = finite.first_not_finite(arrays.items())
+    if problem is not None:
+        raise parameter_errors.NotFiniteParametersError(
+            f"parameter {problem} is not finite: training has diverged, and nobody could use it"
+        )
     return arrays
 
 
@@ -182,7 +189,11 @@ def read(path: str | os.PathLike) -> tuple[Header, dict[str, np.ndarray]]:
             expected = sorted([HEADER, *(key + _ARRAY for key in header.arrays)])
             if members != expected:
                 raise ValueError(f"it holds {members} instead of {expected}")
-            return header, {key: _array(archive, key, header) for key in header.arrays}
+            arrays = {key: _array(archive, key, header) for key in header.arrays}
+        problem = finite.first_not_finite(arrays.items())
+        if problem is not None:
+            raise ValueError(f"parameter {problem} is not finite")
+        return header, arrays
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - damaged zip files fail in many ways.

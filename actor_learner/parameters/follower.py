@@ -10,6 +10,7 @@ from typing import Callable
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from actor_learner import errors
 from actor_learner.parameters import latest_bytes, publication
@@ -206,7 +207,7 @@ class Follower:
         if values is not None:
             beside = self._decode(values)
             # Also an earlier one: the learner was resumed from an earlier checkpoint.
-            if beside.version != self._pulled:
+            if beside.version != self._pulled and self._is_sound(values, beside.version):
                 pulled = (values, beside.version)
                 self._note_publication(beside.time)
             if beside.time and (heard is None or beside.time > heard.time):
@@ -229,6 +230,19 @@ class Follower:
                 f"{self._run_id}): it was started on a port that a server of this run had before"
             )
         return heard
+
+    def _is_sound(self, values: np.ndarray, version: int) -> bool:
+        """Whether all variables are finite; an earlier release may have published others."""
+        problem = self._packing.not_finite(values)
+        if problem is not None:
+            logging.error(
+                "Version %d of the policy is refused, and version %d kept until another one comes: "
+                "%s is not finite.",
+                version,
+                self._applied,
+                problem,
+            )
+        return problem is None
 
     def _note_publication(self, published_at: float) -> None:
         publications = self._reader.times_written(publication.VARIABLES_TABLE)

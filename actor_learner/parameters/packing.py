@@ -8,12 +8,15 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from actor_learner import finite
+
 _ALIGNMENT = 64  # What TensorFlow wants of memory that it takes over without a copy.
 
 
 class _Slot(NamedTuple):
     """Where one variable has its place."""
 
+    name: str
     handle: tf.Tensor
     dtype: tf.DType
     shape: tuple[int, ...]
@@ -42,7 +45,9 @@ class Packing:
             shape = tuple(variable.shape)
             begin = _aligned(end)
             end = begin + int(np.prod(shape, dtype=np.int64)) * variable.dtype.size
-            self._slots.append(_Slot(variable.handle, variable.dtype, shape, begin, end))
+            self._slots.append(
+                _Slot(variable.name, variable.handle, variable.dtype, shape, begin, end)
+            )
         self.size = _aligned(end)
 
     def pack(self) -> np.ndarray:
@@ -53,11 +58,19 @@ class Packing:
             packed[slot.begin : slot.end] = np.asarray(value).reshape(-1).view(np.uint8)
         return packed
 
+    def not_finite(self, packed: np.ndarray) -> str | None:
+        """Describes the first variable of an array that is not finite; None if all are."""
+        return finite.first_not_finite((slot.name, _values(slot, packed)) for slot in self._slots)
+
     def assign(self, packed: np.ndarray) -> None:
         """Gives the variables the values of an array, which must not be changed afterwards."""
         for slot in self._slots:
-            value = packed[slot.begin : slot.end].view(slot.dtype.as_numpy_dtype)
-            tf.raw_ops.AssignVariableOp(resource=slot.handle, value=value.reshape(slot.shape))
+            value = _values(slot, packed).reshape(slot.shape)
+            tf.raw_ops.AssignVariableOp(resource=slot.handle, value=value)
+
+
+def _values(slot: _Slot, packed: np.ndarray) -> np.ndarray:
+    return packed[slot.begin : slot.end].view(slot.dtype.as_numpy_dtype)
 
 
 def _aligned(size: int) -> int:

@@ -15,3 +15,7 @@ class ParametersNotFoundError(ParameterError, LookupError):
 
 class DamagedParametersError(ParameterError):
     """A file is there but is not what was written; the message names it and says why."""
+
+
+class NotFiniteParametersError(ParameterError, errors.NotFiniteError):
+    """Parameters to be stored hold NaN or infinity; the message names the array."""

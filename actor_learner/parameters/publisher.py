@@ -71,8 +71,17 @@ class Publisher:
           version: Theirs. They are sent together with the latest announcement.
           with_next: Send them with the next announcement, which is about to be handed over: one
             message instead of two.
+
+        Raises:
+          errors.NotFiniteError: If a variable is not finite; nothing is sent.
         """
         values = self._packing.pack()
+        problem = self._packing.not_finite(values)
+        if problem is not None:
+            raise errors.NotFiniteError(
+                f"version {version} of the policy is not published: {problem} is not finite; "
+                "training has diverged"
+            )
         with self._changed:
             self._values = (values, version)
             self._values_wait = with_next

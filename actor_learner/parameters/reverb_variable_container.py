@@ -1,7 +1,8 @@
 """Variables in a Reverb table: the learner pushes, actors pull; the latest value only.
 
-The contract of TF-Agents' module of the same name, with a deadline on every call. A server is
-needed, with one table per nest of variables:
+The contract of TF-Agents' module of the same name: calls wait for the server as long as theirs do,
+for ever unless they are given a deadline, but say so in the log. A server is needed, with one table
+per nest of variables:
 
     server = ReplayServer([..., variable_table({POLICY_KEY: policy.variables(), ...})])
     container = ReverbVariableContainer(server.address)
@@ -13,14 +14,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Callable, TypeVar
 
 import reverb
 import tensorflow as tf
 import tree
+from absl import logging
 from reverb import errors as reverb_errors
 
-from actor_learner import configurable, errors, reverb_calls
+from actor_learner import configurable, errors, finite, reverb_calls
 
 DEFAULT_TABLE = "variables"
 TRAIN_STEP_KEY = "train_step"
@@ -28,6 +30,11 @@ POLICY_KEY = "policy_variables"
 
 # How often an empty table is looked at again.
 _POLL_SECONDS = 0.05
+# A wait without a deadline says so first after this time, then at growing intervals up to the last.
+_FIRST_WORD_SECONDS = 10.0
+_LAST_WORDS_SECONDS = 60.0
+
+T = TypeVar("T")
 
 
 class VariablesMismatchError(errors.SpecMismatchError, tf.errors.InvalidArgumentError):
@@ -61,20 +68,21 @@ class ReverbVariableContainer:
         server_address: str,
         table_names: Iterable[str] = (DEFAULT_TABLE,),
         *,
-        timeout_seconds: float = 30.0,
+        timeout_seconds: float | None = None,
     ):
         """Connects and checks the tables.
 
         Args:
           server_address: `host:port` of the server.
           table_names: The tables, each with a signature and `max_size=1` (`variable_table`).
-          timeout_seconds: The longest any call waits for the server.
+          timeout_seconds: The longest any call waits for the server, or for the first push. None:
+            calls wait for ever, and from ten seconds on the log says for whom.
 
         Raises:
           KeyError: If the server has no such table.
           TypeError: If a table has no signature.
           ValueError: If a table holds more than one item.
-          errors.ReplayTimeoutError: If the server does not answer.
+          errors.ReplayTimeoutError: If the server does not answer in time.
         """
         self._address = server_address
         self._timeout_seconds = timeout_seconds
@@ -84,7 +92,9 @@ class ReverbVariableContainer:
         self._writers: dict[str, reverb.TrajectoryWriter] = {}
         self._filled: set[str] = set()  # Tables that something was pulled from.
         for table in table_names:
-            info = reverb_calls.fetch_table(self._client, table, timeout_seconds)
+            info = self._patiently(
+                lambda seconds, table=table: reverb_calls.fetch_table(self._client, table, seconds)
+            )
             if info.max_size != 1:
                 raise ValueError(
                     f"table {table!r} at {server_address} has max_size {info.max_size}; a table of "
@@ -110,12 +120,14 @@ class ReverbVariableContainer:
           KeyError: If the container was not made for this table.
           VariablesMismatchError: If the values look different. It is both a `SpecMismatchError` and
             TensorFlow's `InvalidArgumentError`.
+          errors.NotFiniteError: If one of them is NaN or infinite; nothing is sent.
           errors.ReplayTimeoutError: If the server does not take them in time.
         """
         differences = _differences(self._signature(table), values)
         if differences:
             raise VariablesMismatchError(self._mismatch("values", table, differences))
         leaves = [tf.convert_to_tensor(value).numpy() for value in tree.flatten(values)]
+        self._require_finite(values, leaves, table)
         with self._lock:
             writer = self._writers.get(table)
             if writer is None:
@@ -127,9 +139,9 @@ class ReverbVariableContainer:
             item = [column[-1:] for column in writer.history]
             writer.create_item(table=table, priority=1.0, trajectory=item)
             try:
-                writer.flush(timeout_ms=max(1, int(self._timeout_seconds * 1000)))
-            except reverb_errors.DeadlineExceededError as error:
-                raise reverb_calls.no_answer(self._address, self._timeout_seconds) from error
+                self._patiently(lambda seconds: self._flush(writer, seconds))
+            except errors.ReplayTimeoutError:
+                raise
             except RuntimeError as error:
                 del self._writers[table]  # It would refuse all that follows.
                 raise errors.ReplayError(
@@ -140,31 +152,15 @@ class ReverbVariableContainer:
     def pull(self, table: str = DEFAULT_TABLE) -> Any:
         """The latest values, a nest of tensors like the table's signature.
 
-        Waits up to `timeout_seconds` for the first push.
+        Waits for the first push.
 
         Raises:
           KeyError: If the container was not made for this table.
           errors.ReplayTimeoutError: If nothing was pushed, or the server does not answer, in time.
         """
         signature = self._signature(table)
-        left = self._timeout_seconds
-        if table not in self._filled:
-            left = self._wait_for_push(table)
-        try:
-            timesteps = reverb_calls.call_with_deadline(
-                lambda: next(iter(self._client.sample(table, num_samples=1))),
-                max(1.0, left),
-                lambda: reverb_calls.no_answer(self._address, self._timeout_seconds),
-            )
-        except (errors.ReplayTimeoutError, RuntimeError) as error:
-            # Its server is gone, or was restarted: the next pull has to look first.
-            self._filled.discard(table)
-            if isinstance(error, errors.ReplayTimeoutError):
-                raise
-            raise reverb_calls.no_answer(self._address, self._timeout_seconds) from error
-        self._filled.add(table)
-        leaves = [tf.convert_to_tensor(value) for value in timesteps[0].data]
-        return tree.unflatten_as(signature, leaves)
+        leaves = self._patiently(lambda seconds: self._sample(table, seconds))
+        return tree.unflatten_as(signature, [tf.convert_to_tensor(value) for value in leaves])
 
     def update(self, variables: Any, table: str = DEFAULT_TABLE) -> None:
         """Pulls, then assigns to `variables`, a nest like the table's signature.
@@ -172,29 +168,74 @@ class ReverbVariableContainer:
         Raises:
           KeyError: If the container was not made for this table.
           errors.SpecMismatchError: If the variables look different; none is assigned.
+          errors.NotFiniteError: If what was pulled is not finite; none is assigned.
           errors.ReplayTimeoutError: As `pull`.
         """
         differences = _differences(self._signature(table), variables)
         if differences:
             raise errors.SpecMismatchError(self._mismatch("variables", table, differences))
         values = self.pull(table)
+        self._require_finite(values, [value.numpy() for value in tree.flatten(values)], table)
         for variable, value in zip(tree.flatten(variables), tree.flatten(values)):
             variable.assign(value)
 
-    def _wait_for_push(self, table: str) -> float:
+    def _patiently(self, attempt: Callable[[float], T]) -> T:
+        """Runs `attempt(seconds)` once with the deadline or, without one, until it succeeds.
+
+        An attempt raises ReplayTimeoutError when its time is up; that is what the log then says.
+        """
+        if self._timeout_seconds is not None:
+            return attempt(self._timeout_seconds)
+        seconds = _FIRST_WORD_SECONDS
+        while True:
+            try:
+                return attempt(seconds)
+            except errors.ReplayTimeoutError as error:
+                if reverb_calls.given_up():
+                    raise
+                logging.warning("Waiting on, without a deadline: %s", error)
+            seconds = min(2 * seconds, _LAST_WORDS_SECONDS)
+
+    def _flush(self, writer: reverb.TrajectoryWriter, seconds: float) -> None:
+        try:
+            writer.flush(timeout_ms=max(1, int(seconds * 1000)))
+        except reverb_errors.DeadlineExceededError as error:
+            raise reverb_calls.no_answer(self._address, seconds) from error
+
+    def _sample(self, table: str, seconds: float) -> list[Any]:
+        """The leaves of the latest values."""
+        left = seconds
+        if table not in self._filled:
+            left = self._wait_for_push(table, seconds)
+        try:
+            timesteps = reverb_calls.call_with_deadline(
+                lambda: next(iter(self._client.sample(table, num_samples=1))),
+                max(1.0, left),
+                lambda: reverb_calls.no_answer(self._address, seconds),
+            )
+        except (errors.ReplayTimeoutError, RuntimeError) as error:
+            # Its server is gone, or was restarted: the next attempt has to look first.
+            self._filled.discard(table)
+            if isinstance(error, errors.ReplayTimeoutError):
+                raise
+            raise reverb_calls.no_answer(self._address, seconds) from error
+        self._filled.add(table)
+        return timesteps[0].data
+
+    def _wait_for_push(self, table: str, seconds: float) -> float:
         """Waits until the table holds something; returns the seconds left.
 
         Sampling from an empty table, or from a server that is gone, has no end.
         """
-        deadline = time.monotonic() + self._timeout_seconds
+        deadline = time.monotonic() + seconds
         while True:
             left = max(0.0, deadline - time.monotonic())
             if reverb_calls.fetch_table(self._client, table, left).current_size:
                 return left
-            if not left:
+            if not left or reverb_calls.given_up():
                 raise errors.ReplayTimeoutError(
                     f"no variables were pushed yet to table {table!r} at {self._address}; waited "
-                    f"{self._timeout_seconds:g} s. Is the learner running, and does it push?"
+                    f"{seconds:g} s. Is the learner running, and does it push?"
                 )
             time.sleep(min(_POLL_SECONDS, left))
 
@@ -207,6 +248,15 @@ class ReverbVariableContainer:
                 f"{', '.join(map(repr, self._signatures))}: name it in "
                 f"ReverbVariableContainer.table_names"
             ) from None
+
+    def _require_finite(self, nest: Any, leaves: list[Any], table: str) -> None:
+        paths = [_name(path) for path, _ in tree.flatten_with_path(nest)]
+        problem = finite.first_not_finite(zip(paths, leaves))
+        if problem is not None:
+            raise errors.NotFiniteError(
+                f"variables for table {table!r} at {self._address} are not finite: {problem}; "
+                "training has diverged"
+            )
 
     def _mismatch(self, what: str, table: str, differences: list[str]) -> str:
         return (

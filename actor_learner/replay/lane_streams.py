@@ -8,19 +8,26 @@ from typing import Any
 
 import numpy as np
 import reverb
+import tree
 from absl import logging
 
 from actor_learner import errors, reverb_calls
-from actor_learner.replay import lane_writer, signatures, trajectory_layout
+from actor_learner.replay import lane_writer, signatures, step_writer, trajectory_layout
 
 # How long to look for a server before deciding, on closing, that it is gone for good.
 _PROBE_SECONDS = 5.0
+# So many unfinished episodes in one lane are more than actors that take over from one another.
+_DROPS_TO_WARN = 3
 
 
 class LaneStreams:
     """Base of the observers: one stream of steps, and one writer, per lane.
 
-    Subclasses write `_observe` (one step of one lane) and `_write_cached_steps`.
+    Ours write `_observe` (one step of one lane), `_write_cached_steps` (the item that the steps of
+    a lane make, if they do) and `_write_remaining_steps` (what they still make when their stream
+    ends). Subclasses that were written for TF-Agents' observers find the attributes that those
+    have, with the same meaning: of the lane that is being observed, and outside of a call of the
+    first one. Their `_writer` is a `StepWriter`, and cannot be replaced.
     """
 
     # Trajectories may have a leading [lanes] dimension; without it they are of one lane.
@@ -58,7 +65,11 @@ class LaneStreams:
         self._layout: trajectory_layout.TrajectoryLayout | None = None
         self._step_signatures = self._fetch_step_signatures(sequence_length)
         self._lanes = [self._open_lane()]
+        self._lane = self._lanes[0]  # The one that is being observed.
         self._closed = False
+        self._step_writer = step_writer.StepWriter(
+            lambda: self._lane, lambda trajectory: self._layout or self._begin(trajectory, False)
+        )
 
     @property
     def py_client(self) -> reverb.Client:
@@ -109,15 +120,19 @@ class LaneStreams:
             self.open()
             return
         if write_cached_steps:
-            self._write_cached_steps()
+            for lane in self._lanes:
+                self._lane = lane
+                self._write_remaining_steps()
         for lane in self._lanes:
             lane.end_episode()
+        self._lane = self._lanes[0]
 
     def open(self) -> None:
         """Opens the observer again after `close`; does nothing if it is open."""
         if not self._closed:
             return
         self._lanes = [self._open_lane() for _ in self._lanes]
+        self._lane = self._lanes[0]
         self._closed = False
 
     def close(self) -> None:
@@ -152,11 +167,35 @@ class LaneStreams:
 
     @property
     def _cached_steps(self) -> int:
-        """Cached steps of the first lane; TF-Agents' tests look here."""
-        return self._lanes[0].cached_steps
+        """Steps appended since the episode, or the stream, began."""
+        return self._lane.cached_steps
+
+    @_cached_steps.setter
+    def _cached_steps(self, value: int) -> None:
+        self._lane.cached_steps = value
+
+    @property
+    def _last_trajectory(self) -> Any:
+        """The last step observed, as the caller nested it; None at the start of an episode."""
+        step = self._lane.last_step
+        if isinstance(step, list) and self._layout is not None:
+            return tree.unflatten_as(self._layout.step, step)
+        return step
+
+    @_last_trajectory.setter
+    def _last_trajectory(self, trajectory: Any) -> None:
+        self._lane.last_step = trajectory
+
+    @property
+    def _writer(self) -> step_writer.StepWriter | None:
+        return None if self._closed else self._step_writer
+
+    def _get_writer(self) -> step_writer.StepWriter:
+        self._require_open()
+        return self._step_writer
 
     def _observe_lanes(self, trajectory: Any) -> None:
-        layout = self._layout or self._begin(trajectory)
+        layout = self._layout or self._begin(trajectory, self._needs_step_types)
         leaves = layout.leaves(trajectory)
         if layout.num_lanes is None:
             types = (
@@ -169,8 +208,10 @@ class LaneStreams:
         step_types = np.asarray(trajectory.step_type).tolist()
         next_step_types = np.asarray(trajectory.next_step_type).tolist()
         for index, lane in enumerate(self._lanes):
+            self._lane = lane
             step = [leaf[index] for leaf in leaves]
             self._observe(lane, step, step_types[index], next_step_types[index])
+        self._lane = self._lanes[0]
 
     def _observe(
         self,
@@ -184,21 +225,36 @@ class LaneStreams:
     def _write_cached_steps(self) -> None:
         raise NotImplementedError
 
+    def _write_remaining_steps(self) -> None:
+        raise NotImplementedError
+
     def _append(
         self, lane: lane_writer.LaneWriter, leaves: list[Any], next_step_type: int | None
     ) -> None:
         lane.append(leaves, self._layout)
         lane.next_step_type = next_step_type
+        lane.last_step = leaves
 
     def _drop_unfinished_episode(self, lane: lane_writer.LaneWriter) -> None:
         """Forgets steps whose episode never ended, so that no item spans a foreign reset."""
-        logging.log_first_n(
-            logging.WARNING,
-            "A new episode began before the last one ended: %d cached steps are dropped. Something "
-            "else resets the environment, such as a second actor. Said once.",
-            1,
-            lane.cached_steps,
-        )
+        lane.dropped_episodes += 1
+        if lane.dropped_episodes < _DROPS_TO_WARN:
+            logging.log_first_n(
+                logging.INFO,
+                "An episode began before the last one had ended, as when a second actor takes over "
+                "the environment; the %d steps cached of the last one are dropped.",
+                1,
+                lane.cached_steps,
+            )
+        else:
+            logging.log_first_n(
+                logging.WARNING,
+                "An episode began before the last one had ended, and %d times before: something "
+                "keeps resetting the environment, and each time the cached steps are dropped. Give "
+                "actors that take turns environments and observers of their own. Said once.",
+                1,
+                lane.dropped_episodes - 1,
+            )
         lane.end_episode()
 
     def _server_is_there(self) -> bool:
@@ -224,9 +280,9 @@ class LaneStreams:
             timeout_seconds=self._timeout_seconds,
         )
 
-    def _begin(self, trajectory: Any) -> trajectory_layout.TrajectoryLayout:
+    def _begin(self, trajectory: Any, needs_step_types: bool) -> trajectory_layout.TrajectoryLayout:
         """Fixes the layout to that of the first trajectory, once it fits every table."""
-        layout = trajectory_layout.TrajectoryLayout(trajectory, self._needs_step_types)
+        layout = trajectory_layout.TrajectoryLayout(trajectory, needs_step_types)
         for table, signature in self._step_signatures.items():
             if not layout.has_step_types:  # Flattened: the names are lost, positions remain.
                 signature = signatures.flat(signature)

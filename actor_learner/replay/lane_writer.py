@@ -19,8 +19,13 @@ class LaneWriter:
 
     Attributes:
       cached_steps: Steps appended since the episode, or the stream, began.
+      has_new_steps: Whether steps were appended since the last item.
+      columns: What items are slices of, one per leaf; None before the first step.
       overflowed: For the observer: the episode is longer than allowed.
       next_step_type: For the observer: what the last appended step announced; None at the start.
+      last_step: For the observer: the last step of the episode, as leaves or as a nest; None at the
+        start.
+      dropped_episodes: For the observer: how many episodes were cut off by a foreign reset.
     """
 
     def __init__(
@@ -48,7 +53,8 @@ class LaneWriter:
         self._leave_in_flight = max_in_flight_items // 2
         self._flush_after = max_in_flight_items - self._leave_in_flight
         self._created_since_flush = 0
-        self._columns = None
+        self.columns: list[Any] | None = None
+        self.dropped_episodes = 0
         # Validation fetches the tables' signatures, which would wait for ever.
         self._writer = reverb_calls.call_with_deadline(
             lambda: client.trajectory_writer(
@@ -62,11 +68,18 @@ class LaneWriter:
     def start(self) -> None:
         """Forgets the cached steps; what was appended before is no longer part of any item."""
         self.cached_steps = 0
+        self.has_new_steps = False
         self.overflowed = False
         self.next_step_type: int | None = None
+        self.last_step: Any = None
 
     def append(self, leaves: list[Any], layout: trajectory_layout.TrajectoryLayout) -> None:
-        """Adds one step: the arrays of one lane, which Reverb copies."""
+        """Adds one step, the arrays of one lane, which Reverb copies, and counts it."""
+        self.write(leaves, layout)
+        self.cached_steps += 1
+
+    def write(self, leaves: list[Any], layout: trajectory_layout.TrajectoryLayout) -> None:
+        """Adds one step, as `append` does, without counting it."""
         try:
             self._writer.append(leaves)
         except ValueError as error:
@@ -74,24 +87,29 @@ class LaneWriter:
                 f"a step does not look like the first one written to {self._name_tables()}: "
                 + ("; ".join(layout.describe_step(leaves)) or str(error))
             ) from error
-        if self._columns is None:
+        if self.columns is None:
             # The columns are filled and emptied in place, so they can be kept; looking them up
             # rebuilds a nest each time.
-            self._columns = list(self._writer.history)
-        self.cached_steps += 1
+            self.columns = list(self._writer.history)
+        self.has_new_steps = True
 
     def create_item(self, num_steps: int, priority: float) -> None:
         """Makes an item of the last `num_steps` steps in every table."""
-        item = [column[-num_steps:] for column in self._columns]
-        for table in self._tables:
+        item = [column[-num_steps:] for column in self.columns]
+        self.create_item_of(item, self._tables, priority)
+
+    def create_item_of(self, item: list[Any], tables: Sequence[str], priority: float) -> None:
+        """Makes an item of slices of `columns` in these tables."""
+        for table in tables:
             try:
                 self._writer.create_item(table=table, trajectory=item, priority=priority)
             except ValueError as error:
                 raise errors.SpecMismatchError(
-                    f"an item of {num_steps} steps does not fit table {table!r} at "
+                    f"an item of {len(item[0])} steps does not fit table {table!r} at "
                     f"{self._client.server_address}: {error}"
                 ) from error
-        self._created_since_flush += len(self._tables)
+        self.has_new_steps = False
+        self._created_since_flush += len(tables)
         if self._created_since_flush >= self._flush_after:
             self._flush(self._leave_in_flight)
 
@@ -102,6 +120,10 @@ class LaneWriter:
     def end_episode(self) -> None:
         """Waits as `flush` does, then starts an empty cache under a new episode id."""
         self.start()
+        self.clear()
+
+    def clear(self) -> None:
+        """Waits as `flush` does, then empties the columns; the counts stay as they are."""
         self._wait(lambda timeout_ms: self._writer.end_episode(timeout_ms=timeout_ms))
         self._created_since_flush = 0
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import reverb
+import tree
 from absl import logging
 
 from actor_learner import configurable
@@ -83,8 +85,7 @@ class ReverbAddEpisodeObserver(lane_streams.LaneStreams):
         if not lane.overflowed:
             self._append(lane, leaves, next_step_type)
         if step_type == LAST:
-            if not lane.overflowed:
-                self._write_episode(lane)
+            self._write_remaining_steps()
             lane.end_episode()
 
     def _overflow(self, lane: lane_writer.LaneWriter) -> None:
@@ -97,14 +98,30 @@ class ReverbAddEpisodeObserver(lane_streams.LaneStreams):
             )
         logging.error("Skipped: %s. Raise max_sequence_length to keep such episodes.", cause)
 
-    def _write_episode(self, lane: lane_writer.LaneWriter) -> None:
-        if lane.cached_steps:
-            lane.create_item(lane.cached_steps, self._priority)
+    @property
+    def _overflow_episode(self) -> bool:
+        return self._lane.overflowed
+
+    @_overflow_episode.setter
+    def _overflow_episode(self, value: bool) -> None:
+        self._lane.overflowed = value
+
+    @property
+    def _writer_has_data(self) -> bool:
+        return self._lane.has_new_steps
+
+    @_writer_has_data.setter
+    def _writer_has_data(self, value: bool) -> None:
+        self._lane.has_new_steps = value
 
     def _write_cached_steps(self) -> None:
-        for lane in self._lanes:
-            if not lane.overflowed:
-                self._write_episode(lane)
+        """Makes an item of the episode's steps, unless they are in one; keeps the cache."""
+        if self._lane.has_new_steps and self._cached_steps:
+            self._lane.create_item(self._cached_steps, self._priority)
+
+    def _write_remaining_steps(self) -> None:
+        if not self._lane.overflowed:
+            self._write_cached_steps()
 
 
 @configurable.register
@@ -178,43 +195,56 @@ class ReverbAddTrajectoryObserver(lane_streams.LaneStreams):
         if step_type == FIRST and lane.cached_steps:
             self._drop_unfinished_episode(lane)
         self._append(lane, leaves, next_step_type)
-        self._write_window(lane)
+        self._write_cached_steps()
         if step_type == LAST:
             if self._pad_end_of_episodes:
-                self._pad(lane)
+                self._pad()
             lane.end_episode()
 
-    def _window_is_complete(self, lane: lane_writer.LaneWriter) -> bool:
-        beyond = lane.cached_steps - self._sequence_length
+    def _sequence_lengths_reached(self) -> bool:
+        """Whether a window ends with the last step."""
+        beyond = self._cached_steps - self._sequence_length
         return beyond >= 0 and beyond % self._stride_length == 0
 
-    def _write_window(self, lane: lane_writer.LaneWriter) -> None:
-        if self._window_is_complete(lane):
-            lane.create_item(self._sequence_length, self._priority)
+    def _write_cached_steps(self) -> None:
+        """Makes an item if a window ends with the last step; keeps the cache."""
+        if self._sequence_lengths_reached():
+            self._lane.create_item(self._sequence_length, self._priority)
 
-    def _pad(self, lane: lane_writer.LaneWriter) -> None:
+    def _get_padding_step(self, example_trajectory: Any) -> Any:
+        """The step that episodes are padded with: a boundary step of zeros, like the example."""
+        zeros = tree.map_structure(lambda leaf: np.zeros_like(np.asarray(leaf)), example_trajectory)
+        if not hasattr(zeros, "step_type"):
+            return zeros
+        return zeros._replace(
+            step_type=np.full_like(zeros.step_type, LAST),
+            next_step_type=np.full_like(zeros.next_step_type, FIRST),
+        )
+
+    def _pad(self) -> None:
+        step = self._get_padding_step(self._last_trajectory)
+        padding = [np.asarray(leaf) for leaf in tree.flatten(step)]
         if self._tile_end_of_episodes:
             missing = self._sequence_length - 1
         else:
-            missing = self._sequence_length - lane.cached_steps
+            missing = self._sequence_length - self._cached_steps
         for _ in range(missing):
-            self._append(lane, self._layout.padding(), FIRST)
-            self._write_window(lane)
+            self._lane.append(padding, self._layout)
+            self._write_cached_steps()
 
-    def _write_cached_steps(self) -> None:
-        # A complete window was written with its last step, so without padding there is nothing to
-        # add, and steps that fill no window would be lost without the caller's consent.
-        cached = [lane for lane in self._lanes if lane.cached_steps]
+    def _write_remaining_steps(self) -> None:
+        if self._last_trajectory is None:
+            return
         if self._pad_end_of_episodes:
-            for lane in cached:
-                self._pad(lane)
-        elif not all(self._window_is_complete(lane) for lane in cached):
-            steps = [lane.cached_steps for lane in self._lanes]
+            self._pad()
+        elif not self._sequence_lengths_reached():
             raise ValueError(
-                f"the cached steps ({steps} per lane) do not end on a window of "
+                f"the {self._cached_steps} cached steps do not end on a window of "
                 f"{self._sequence_length} with stride {self._stride_length}: pass "
                 f"write_cached_steps=False to drop them, or set pad_end_of_episodes=True"
             )
+        elif self._lane.has_new_steps:  # Else the window was written with its last step.
+            self._write_cached_steps()
 
 
 @configurable.register
@@ -264,4 +294,4 @@ class ReverbTrajectorySequenceObserver(ReverbAddTrajectoryObserver):
         if step_type == FIRST and lane.next_step_type not in (None, FIRST):
             self._drop_unfinished_episode(lane)
         self._append(lane, leaves, next_step_type)
-        self._write_window(lane)
+        self._write_cached_steps()

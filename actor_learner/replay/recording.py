@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import collections
 import datetime
 import json
 import os
 import pathlib
+import threading
 import time
 import uuid
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 import numpy as np
 import tree
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
-from actor_learner import errors
+from actor_learner import errors, unsaved
 from actor_learner.replay import rows, shards, spec_json
 
 DESCRIPTION = "experience.json"
@@ -23,6 +25,16 @@ DIRECTORY = "experience"
 """Where a run directory keeps its recorded experience."""
 
 _FORMAT = 1
+_MOST_WAITING = 16
+
+
+class _WaitingShard(NamedTuple):
+    """Rows that did not fit on the disk."""
+
+    index: int
+    first_row: int
+    num_rows: int
+    fields: dict[str, np.ndarray]
 
 
 class ExperienceRecorder:
@@ -30,8 +42,9 @@ class ExperienceRecorder:
 
     The directory holds `experience.json`, the specs of a step, and shards: `.npz` archives with one
     array `[rows, lanes, ...]` per field. A shard appears when it is whole; what a killed process
-    had not written yet is lost, at most `flush_seconds` of it. Several recorders, of resumed runs
-    or of other actors, may share a directory if their steps look alike.
+    had not written yet is lost, at most `flush_seconds` of it. While the disk is full, up to 16
+    shards wait in memory; beyond that the oldest are lost, which the user is told. Several
+    recorders, of resumed runs or of other actors, may share a directory if their steps look alike.
 
     A call copies the step; every so often it writes a file, which takes about 20 ms per megabyte.
 
@@ -76,6 +89,9 @@ class ExperienceRecorder:
         self._num_rows = 0  # In memory.
         self._first_row = 0
         self._num_shards = 0
+        self._waiting: collections.deque[_WaitingShard] = collections.deque()
+        # The ledger of what is unsaved may try again from another thread.
+        self._writing = threading.RLock()
         self._checked = False
         self._last_flush = time.monotonic()
         stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
@@ -93,7 +109,7 @@ class ExperienceRecorder:
 
         Raises:
           errors.SpecMismatchError: If the first one does not look as the spec says.
-          OSError: If a shard cannot be written; the steps stay in memory until the next attempt.
+          OSError: If a shard cannot be written, unless the disk is full.
         """
         if self._layout.num_lanes == 1 and np.ndim(trajectory.step_type) == 0:
             trajectory = tree.map_structure(lambda leaf: np.asarray(leaf)[None], trajectory)
@@ -110,27 +126,58 @@ class ExperienceRecorder:
             self.flush()
 
     def flush(self) -> None:
-        """Writes the steps in memory to a shard of their own."""
+        """Writes the steps in memory to a shard of their own; on a full disk they wait."""
+        with self._writing:
+            self._flush()
+
+    def _flush(self) -> None:
         self._last_flush = time.monotonic()
-        if not self._num_rows:
-            return
-        fields = {path: column[: self._num_rows] for path, column in self._fields.items()}
-        fields[rows.VERSION] = self._versions[: self._num_rows]
-        shards.write(
-            self._directory,
-            self._session,
-            self._num_shards,
-            self._first_row,
-            fields,
-            self._compress,
-        )
-        self._num_shards += 1
-        self._first_row += self._num_rows
-        self._num_rows = 0
+        if self._num_rows:
+            fields = {path: column[: self._num_rows] for path, column in self._fields.items()}
+            fields[rows.VERSION] = self._versions[: self._num_rows]
+            shard = _WaitingShard(self._num_shards, self._first_row, self._num_rows, fields)
+            self._num_shards += 1
+            self._first_row += self._num_rows
+            self._num_rows = 0
+            self._waiting.append(shard)
+        self._attempt(if_due=True)
+        if self._waiting and self._waiting[-1].fields[rows.VERSION].base is self._versions:
+            # The arrays are written to again from now on.
+            last = self._waiting.pop()
+            copies = {path: field.copy() for path, field in last.fields.items()}
+            self._waiting.append(last._replace(fields=copies))
+        if len(self._waiting) > _MOST_WAITING:
+            lost = self._waiting.popleft()
+            unsaved.ledger().lose("recorded steps of all lanes", lost.num_rows)
 
     def close(self) -> None:
-        """Writes what is in memory; safe to call twice."""
+        """Writes what is in memory; safe to call twice. What does not fit on the disk is lost."""
         self.flush()
+        self._attempt()
+
+    def _attempt(self, if_due: bool = False) -> None:
+        if self._waiting:
+            unsaved.ledger().attempt(
+                f"recorded experience in {self._directory.name}/",
+                self._write_waiting,
+                where=self._directory,
+                if_due=if_due,
+                detail=lambda: f"{sum(shard.num_rows for shard in self._waiting):,} steps wait",
+            )
+
+    def _write_waiting(self) -> None:
+        with self._writing:
+            while self._waiting:
+                shard = self._waiting[0]
+                shards.write(
+                    self._directory,
+                    self._session,
+                    shard.index,
+                    shard.first_row,
+                    shard.fields,
+                    self._compress,
+                )
+                self._waiting.popleft()
 
     def __enter__(self) -> ExperienceRecorder:
         return self

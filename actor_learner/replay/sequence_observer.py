@@ -262,7 +262,10 @@ class SequenceObserver:
             for name, buffer in self._rows.items()
             if self._layout.kept_rows(name) == length
         }
-        return self._initial_priorities(self._layout.sequences(columns)) + self._priority_offset
+        priorities = self._initial_priorities(self._layout.sequences(columns))
+        # Experience that is not finite is for the learner to refuse, which tells of what it was.
+        priorities = np.where(np.isfinite(priorities), priorities, 1.0)
+        return priorities + self._priority_offset
 
     def _drop(self, lanes: np.ndarray) -> None:
         """Forgets steps whose episode never ended, so that no item spans a foreign reset."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import pathlib
+import shutil
 import socket
 import tempfile
 import threading
@@ -145,6 +146,7 @@ class ReplayServer:
             )
         with self._checkpoint_lock:
             self._checkpoints.adopt(remove_unfinished=False)
+            others = self._checkpoints.unfinished()
             try:
                 written = reverb_calls.call_with_deadline(
                     self._client.checkpoint,
@@ -154,7 +156,9 @@ class ReplayServer:
                         f"takes longer than {timeout_seconds:g} s; it goes on in the background"
                     ),
                 )
-            except RuntimeError as error:
+            except (RuntimeError, IndexError) as error:  # IndexError: the disk is full.
+                for path in self._checkpoints.unfinished() - others:
+                    shutil.rmtree(path)
                 raise errors.ReplayError(
                     f"the replay server at {self.address} could not save to "
                     f"{self._checkpoints.path}: {error}"

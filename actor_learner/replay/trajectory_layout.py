@@ -46,7 +46,6 @@ class TrajectoryLayout:
         self.num_lanes = self._count_lanes(trajectory, leaves)
         step = leaves if self.num_lanes is None else [leaf[0] for leaf in leaves]
         self.step = tree.unflatten_as(trajectory, step)
-        self._padding = [self._padding_leaf(path, leaf) for path, leaf in zip(self._paths, step)]
 
     def leaves(self, trajectory: Any) -> list[np.ndarray]:
         """The arrays of a trajectory in the order of the table's columns, with any lanes.
@@ -68,10 +67,6 @@ class TrajectoryLayout:
                         f"dimension must be the {self.num_lanes} lanes of the first trajectory"
                     )
         return leaves
-
-    def padding(self) -> list[np.ndarray]:
-        """The leaves of a boundary step of zeros, for one lane."""
-        return self._padding
 
     def describe_step(self, leaves: list[Any]) -> list[str]:
         """How one step of one lane differs from that of the first trajectory."""
@@ -97,10 +92,3 @@ class TrajectoryLayout:
                 f"the same first dimension in every field" + "".join(f"; {line}" for line in wrong)
             )
         return shape[0]
-
-    def _padding_leaf(self, path: tuple, leaf: np.ndarray) -> np.ndarray:
-        if self.has_step_types and path == ("step_type",):
-            return np.full_like(leaf, LAST)
-        if self.has_step_types and path == ("next_step_type",):
-            return np.full_like(leaf, FIRST)
-        return np.zeros_like(leaf)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from actor_learner import counters
+
 
 class VersionLimit:
     """Tells experience that is too old to learn from, inside a dataset, and counts it.
@@ -25,7 +27,7 @@ class VersionLimit:
     @property
     def dropped(self) -> int:
         """Items that were too old, since this object was made."""
-        return int(self._dropped.numpy())
+        return int(counters.read(self._dropped))
 
     def accepts(self, version: tf.Tensor) -> tf.Tensor:
         """Whether an item of the policy `version`, a scalar, may be learned from now."""

@@ -6,6 +6,7 @@ import contextlib
 import os
 import pathlib
 from collections.abc import Iterator
+from typing import BinaryIO
 
 
 def temporary_sibling(path: str | os.PathLike) -> pathlib.Path:
@@ -29,6 +30,18 @@ def replacing(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     finally:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
+
+
+def append(file: BinaryIO, content: bytes) -> None:
+    """Appends to an unbuffered file, all of `content` or, where that fails, nothing of it."""
+    end = file.seek(0, os.SEEK_END)
+    written = 0
+    try:
+        while written < len(content):
+            written += file.write(content[written:])
+    except OSError:
+        file.truncate(end)
+        raise
 
 
 def drop_torn_line(path: str | os.PathLike) -> int:

@@ -42,7 +42,7 @@ def make_view(
 
     Rich where `stream` is a terminal that can move its cursor (TERM is set and not `dumb`) and
     takes Unicode; without colours where NO_COLOR is set and not empty. Plain lines otherwise.
-    `best` is the row of the best evaluation so far, when a run is resumed.
+    `best` is the score of the best policy so far, when a run is resumed.
     """
     if not can_draw(stream, environ):
         return PlainView(stream, total_environment_steps, title, best=best)

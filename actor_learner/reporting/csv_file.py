@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 import pathlib
 from collections.abc import Sequence
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 from actor_learner.reporting import atomic
 from actor_learner.reporting import logger as logger_lib
 
 
 class CsvLogger:
-    """Appends each row to `path` and flushes it; a missing value is an empty cell.
+    """Appends each row to `path`; a missing value is an empty cell.
 
-    A row with a new key rewrites the file under the wider header, which replaces the old file in
-    one step. An existing file is continued under its own header; a torn last line is cut off first.
+    A row that cannot be written leaves no trace. A row with a new key rewrites the file under the
+    wider header, which replaces the old file in one step. An existing file is continued under its
+    own header; a torn last line is cut off first.
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -31,21 +33,22 @@ class CsvLogger:
         new = [key for key in cells if key not in self._columns]
         if new:
             self._widen(new)
-        _writer(self._file, self._columns).writerow(cells)
-        self._file.flush()
+        line = io.StringIO()
+        _writer(line, self._columns).writerow(cells)
+        atomic.append(self._file, line.getvalue().encode())
 
     def close(self) -> None:
         self._file.close()
 
-    def _open(self) -> TextIO:
-        return open(self._path, "a", encoding="utf-8", newline="")
+    def _open(self) -> BinaryIO:
+        return open(self._path, "ab", buffering=0)
 
     def _widen(self, new: Sequence[str]) -> None:
+        columns = [*self._columns, *new]
+        _write_table(self._path, columns, _read_table(self._path)[1])
         self._file.close()
-        rows = _read_table(self._path)[1]
-        self._columns = [*self._columns, *new]
-        _write_table(self._path, self._columns, rows)
         self._file = self._open()
+        self._columns = columns
 
 
 def truncate_after(path: str | os.PathLike, environment_steps: int) -> int:

@@ -16,7 +16,7 @@ _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 class JsonlLogger:
-    """Appends each row to `path` as one line and flushes it.
+    """Appends each row to `path` as one line; a row that cannot be written leaves no trace.
 
     An existing file is continued; a last line torn by a killed process is cut off first. A metric
     that is not finite (a diverged loss) is written as "NaN", "Infinity" or "-Infinity", which
@@ -27,11 +27,10 @@ class JsonlLogger:
         path = pathlib.Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic.drop_torn_line(path)
-        self._file = open(path, "a", encoding="utf-8")  # Closed by close().
+        self._file = open(path, "ab", buffering=0)  # Closed by close().
 
     def write(self, row: logger_lib.Row) -> None:
-        self._file.write(_line(row))
-        self._file.flush()
+        atomic.append(self._file, _line(row).encode())
 
     def close(self) -> None:
         self._file.close()

@@ -16,7 +16,8 @@ Keys in use: `seconds` (since the run's start, continued on resume), `environmen
 `train_steps`, `episodes`, `return` (mean over the recent window), `min_return`, `max_return`,
 `episode_length`, `loss`, `replay_size`, `samples_per_insert`, `environment_steps_per_second`,
 `train_steps_per_second`, `epsilon`, and on evaluations `eval_return`, `eval_return_std`,
-`eval_episodes`. Any other key is carried along.
+`eval_episodes`, and of the best policy so far `best_return`, `best_return_std`, `best_episodes`,
+`best_environment_steps`. Any other key is carried along.
 """
 
 

@@ -16,6 +16,7 @@ from typing import TextIO
 from absl import logging as absl_logging
 
 from actor_learner import errors
+from actor_learner.reporting import patient_stream
 
 _FIRST_FREE_FD = 3  # Below are standard input, output and error, even where they are closed.
 
@@ -29,8 +30,9 @@ class CapturedOutput:
       log: Text stream on the log file, line-buffered.
       log_path: The log file.
 
-    Both streams outlive `close`: a library imported meanwhile may have kept `sys.stderr`, and would
-    fail on a closed one when it says goodbye at exit.
+    A full disk breaks neither: see `patient_stream`. Both streams outlive `close`: a library
+    imported meanwhile may have kept `sys.stderr`, and would fail on a closed one when it says
+    goodbye at exit.
     """
 
     def __init__(self, log_path: str | os.PathLike, *, terminal: str, capture_stdout: bool) -> None:
@@ -45,7 +47,11 @@ class CapturedOutput:
             self.terminal = saved[1 if terminal == "stdout" else 2]
             for fd in (1, 2) if capture_stdout else (2,):
                 self._redirect(fd, undo)
-            self._rebind_stderr(undo)
+            # Tracebacks of uncaught exceptions are for the user; children have the log as fd 2.
+            self._rebind("stderr", self._error_stream, undo)
+            if capture_stdout:
+                # Python's own stream on fd 1 would fail on a full disk, at exit at the latest.
+                self._rebind("stdout", self.log, undo)
             self._log_python_messages(undo)
             if not faulthandler.is_enabled():
                 # The Python stack at a crash, right after what the library said before it.
@@ -74,7 +80,7 @@ class CapturedOutput:
 
     def _saved_copy(self, fd: int) -> TextIO:
         copy = _duplicate(fd)
-        return self.log if copy is None else _text_stream(copy)
+        return self.log if copy is None else patient_stream.open_stream(copy)
 
     def _redirect(self, fd: int, undo: contextlib.ExitStack) -> None:
         original = _duplicate(fd)
@@ -82,11 +88,10 @@ class CapturedOutput:
         os.dup2(self.log.fileno(), fd, inheritable=True)
         undo.callback(_restore_fd, fd, original)
 
-    def _rebind_stderr(self, undo: contextlib.ExitStack) -> None:
-        # Tracebacks of uncaught exceptions are for the user; children get the log as their fd 2.
-        previous = sys.stderr
-        sys.stderr = self._error_stream
-        undo.callback(setattr, sys, "stderr", previous)
+    @staticmethod
+    def _rebind(name: str, stream: TextIO, undo: contextlib.ExitStack) -> None:
+        undo.callback(setattr, sys, name, getattr(sys, name))
+        setattr(sys, name, stream)
 
     def _log_python_messages(self, undo: contextlib.ExitStack) -> None:
         """Sends every Python logger, absl's included, and warnings to the log."""
@@ -153,7 +158,7 @@ def _open_log(path: pathlib.Path) -> TextIO:
     if fd < _FIRST_FREE_FD:  # Standard streams are closed, and the log took a place of theirs.
         low, fd = fd, fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE_FD)
         os.close(low)
-    return _text_stream(fd)
+    return patient_stream.open_stream(fd)
 
 
 def _duplicate(fd: int) -> int | None:
@@ -173,10 +178,6 @@ def _restore_fd(fd: int, original: int | None) -> None:
             original = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         os.dup2(original, fd, inheritable=True)
         os.close(original)
-
-
-def _text_stream(fd: int) -> TextIO:
-    return open(fd, "w", encoding="utf-8", errors="backslashreplace", buffering=1)
 
 
 def _flush_python_streams() -> None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import collections
-import math
 
 from actor_learner.reporting import formatting
 from actor_learner.reporting import logger as logger_lib
+
+NOT_SAVED = "not_saved"
+"""Key of what a full disk keeps from being saved, in words; empty if nothing."""
 
 _RATE_WINDOW_SECONDS = 60.0  # Long enough to be steady, short enough to follow a change of pace.
 
 
 class Progress:
-    """Merges rows into the latest value of each metric, the best evaluation and the time left.
+    """Merges rows into the latest value of each metric, the best policy's score and the time left.
 
     `latest` and `best` are replaced, never changed in place, so another thread may read them while
-    rows arrive. `best` may be given to continue an earlier run: it is the row of that evaluation.
+    rows arrive. `best` has the columns `best_return`, ... of the latest row with a score of the
+    best policy; it may be given to continue an earlier run.
     """
 
     def __init__(self, total_environment_steps: int | None, *, best: logger_lib.Row | None = None):
@@ -28,8 +31,7 @@ class Progress:
     def update(self, row: logger_lib.Row) -> None:
         row = logger_lib.plain_row(row)
         self.latest = {**self.latest, **row}
-        score = row.get("eval_return", math.nan)
-        if not math.isnan(score) and (self.best is None or score > self.best["eval_return"]):
+        if "best_return" in row:
             self.best = row
         if "seconds" in row and "environment_steps" in row:
             self._recent.append((row["seconds"], row["environment_steps"]))
@@ -66,6 +68,9 @@ class Progress:
         """(name, value) of each metric that is known, formatted, in the order of reading."""
         latest = self.latest
         shown = []
+        if latest.get(NOT_SAVED):
+            name, _, text = latest[NOT_SAVED].partition(": ")
+            shown.append((name, text))
         for name, key, rate_key in (
             ("environment steps", "environment_steps", "environment_steps_per_second"),
             ("train steps", "train_steps", "train_steps_per_second"),
@@ -83,17 +88,18 @@ class Progress:
             ("replay size", "replay_size", formatting.count),
             ("samples/insert", "samples_per_insert", formatting.number),
             ("version lag", "version_lag", formatting.number),
+            ("skipped steps", "skipped_steps", formatting.number),
         ):
             if key in latest:
                 shown.append((name, form(latest[key])))
         if self.best is not None:
-            shown.append(("best evaluation", best_evaluation(self.best)))
+            shown.append(("best policy", best_policy(self.best)))
         return shown
 
 
-def best_evaluation(best: logger_lib.Row) -> str:
+def best_policy(best: logger_lib.Row) -> str:
     """`487.3 ± 12.1 at 24,000`."""
-    text = formatting.mean_and_std(best["eval_return"], best.get("eval_return_std"))
-    if "environment_steps" in best:
-        text += f" at {formatting.count(best['environment_steps'])}"
+    text = formatting.mean_and_std(best["best_return"], best.get("best_return_std"))
+    if "best_environment_steps" in best:
+        text += f" at {formatting.count(best['best_environment_steps'])}"
     return text

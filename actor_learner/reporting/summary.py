@@ -36,8 +36,8 @@ def closing_lines(
 
     Args:
       run_dir: The run's directory; shell-quoted in the commands.
-      best: The row of the best evaluation (`eval_return`, and if known `eval_return_std`,
-        `eval_episodes`, `environment_steps`), or None if none was made.
+      best: The score of the best policy (`best_return`, and if known `best_return_std`,
+        `best_episodes`, `best_environment_steps`), or None if there is none.
       environment_steps: Made so far, over all lanes.
       train_steps: Made so far.
       seconds: Since the run's start, resumed parts included.
@@ -68,7 +68,7 @@ def closing_lines(
         lines.append(f"Best return:  {_best(best)}")
         lines.append(f"Best policy:  {pathlib.Path(run_dir) / 'best'}")
     else:
-        lines.append("Best return:  none, no evaluation was made")
+        lines.append("Best return:  none, no evaluation has rated a policy")
         if has_policies:
             lines.append(f"Policies:     {pathlib.Path(run_dir) / 'policies'}")
     if best is not None or has_policies:
@@ -80,10 +80,10 @@ def closing_lines(
 
 
 def _best(best: logger_lib.Row) -> str:
-    text = formatting.mean_and_std(best["eval_return"], best.get("eval_return_std"))
-    if "eval_episodes" in best:
-        episodes = int(best["eval_episodes"])
+    text = formatting.mean_and_std(best["best_return"], best.get("best_return_std"))
+    if "best_episodes" in best:
+        episodes = int(best["best_episodes"])
         text += f" over {formatting.count(episodes)} episode{'' if episodes == 1 else 's'}"
-    if "environment_steps" in best:
-        text += f", at environment step {formatting.count(best['environment_steps'])}"
+    if "best_environment_steps" in best:
+        text += f", at environment step {formatting.count(best['best_environment_steps'])}"
     return text

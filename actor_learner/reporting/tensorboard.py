@@ -17,6 +17,7 @@ _TAGS = {
     "samples_per_insert": "replay/samples_per_insert",
     "eval_return": "eval/return",
     "eval_return_std": "eval/return_std",
+    "best_return": "eval/best_return",
     "eval_episodes": "eval/episodes",
 }
 
@@ -25,14 +26,26 @@ class TensorBoardLogger:
     """Writes each number of a row as a scalar against `environment_steps`, flushed per row.
 
     Keys without a tag of their own become `charts/<key>`; strings are left out. Each logger writes
-    an event file of its own, so several may share `directory`.
+    an event file of its own, so several may share `directory`. One that has failed, on a full disk,
+    leaves its file with whole rows only, and is of no more use: make another.
     """
 
     def __init__(self, directory: str | os.PathLike):
         import tensorflow as tf
 
         self._tf = tf
-        self._writer = tf.summary.create_file_writer(os.fspath(directory))
+        directory = os.fspath(directory)
+        before = _event_files(directory)
+        try:
+            self._writer = tf.summary.create_file_writer(directory)
+            self._writer.flush()
+        except tf.errors.OpError:  # On a full disk; the file without its first record is useless.
+            for name in _event_files(directory) - before:
+                os.remove(os.path.join(directory, name))
+            raise
+        (name,) = _event_files(directory) - before
+        self._path = os.path.join(directory, name)
+        self._whole_bytes = os.path.getsize(self._path)
 
     def write(self, row: logger_lib.Row) -> None:
         """Raises `errors.ActorLearnerError` for a row without `environment_steps`."""
@@ -43,6 +56,14 @@ class TensorBoardLogger:
                 "there is no place on the axis to draw it at"
             )
         step = values.pop("environment_steps")
+        try:
+            self._write(step, values)
+        except self._tf.errors.OpError:
+            self._abandon()
+            raise
+        self._whole_bytes = os.path.getsize(self._path)
+
+    def _write(self, step: logger_lib.Value, values: logger_lib.Row) -> None:
         summary = self._tf.summary
         # A caller inside `record_if(False)`, as learners use between their own summaries, must not
         # silence these.
@@ -52,5 +73,18 @@ class TensorBoardLogger:
                     summary.scalar(_TAGS.get(key, f"charts/{key}"), value)
         self._writer.flush()
 
+    def _abandon(self) -> None:
+        """Ends the file with the last row that is whole: nobody reads on behind a torn record."""
+        self._writer = None  # TensorFlow closes the file with it.
+        os.truncate(self._path, self._whole_bytes)
+
     def close(self) -> None:
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _event_files(directory: str) -> set[str]:
+    own = f".{os.getpid()}."  # Those of other processes, or begun by them meanwhile, are theirs.
+    if not os.path.isdir(directory):
+        return set()
+    return {name for name in os.listdir(directory) if "tfevents" in name and own in name}

@@ -1,5 +1,7 @@
 """The actor against TF-Agents' driver and against environments that count."""
 
+from unittest import mock
+
 import gymnasium
 import numpy as np
 import pytest
@@ -261,6 +263,52 @@ def test_metric_summaries_carry_tf_agents_tags(tmp_path):
             tags.update(value.tag for value in event.summary.value)
     assert "Metrics/collect/AverageReturn" in tags
     assert "collect/Metrics/AverageReturn/EnvironmentSteps" in tags
+
+
+def test_summaries_are_written_by_keyword_so_that_scripts_can_watch_them(tmp_path):
+    metrics = actor.collect_metrics(10)
+    ours = make_actor(
+        counting(2),
+        steps_per_run=8,
+        metrics=metrics[:2],
+        reference_metrics=[metrics[1]],
+        summary_dir=str(tmp_path),
+        name="eval_actor",
+    )
+    with mock.patch.object(tf.summary, "scalar", autospec=True) as scalar:
+        ours.run()
+    assert [call.args for call in scalar.call_args_list] == 4 * [()]
+    assert [call.kwargs["name"] for call in scalar.call_args_list] == [
+        "Metrics/eval_actor/NumberOfEpisodes",
+        "eval_actor/Metrics/NumberOfEpisodes/EnvironmentSteps",
+        "Metrics/eval_actor/EnvironmentSteps",
+        "eval_actor/Metrics/EnvironmentSteps/EnvironmentSteps",
+    ]
+    assert scalar.call_args_list[1].kwargs["step"] == scalar.call_args_list[2].kwargs["data"] == 8
+
+
+def test_a_metric_without_a_number_is_logged_and_the_others_are_written(tmp_path, caplog):
+    class NoNumber:
+        name = "Histogram"
+
+        def __call__(self, trajectory):
+            pass
+
+        def result(self):
+            return np.zeros([2])
+
+    metrics = [NoNumber(), *actor.eval_metrics(3)]
+    ours = make_actor(counting(1), steps_per_run=4, metrics=metrics, summary_dir=str(tmp_path))
+    ours.run()
+    ours.close()
+    assert "No summary 'Metrics/Histogram' was written" in caplog.text
+    (events,) = tmp_path.iterdir()
+    tags = [
+        value.tag
+        for event in tf.compat.v1.train.summary_iterator(str(events))
+        for value in event.summary.value
+    ]
+    assert "Metrics/AverageReturn" in tags
 
 
 def test_a_scripted_py_policy_runs_an_unbatched_environment():

@@ -1,8 +1,11 @@
 """Episode metrics against TF-Agents' and against a plain count."""
 
+import json
+
 import numpy as np
 import pytest
-from tf_agents.metrics import py_metrics
+import tensorflow as tf
+from tf_agents.metrics import py_metric, py_metrics
 from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner.acting import actor, metrics
@@ -83,8 +86,6 @@ def test_a_step_handed_over_by_several_metrics_counts_once():
 
 
 def test_state_survives_a_round_trip_through_json():
-    import json
-
     statistics = metrics.EpisodeStatistics(4)
     for step in random_steps(3, 60, seed=1):
         statistics(step)
@@ -92,3 +93,99 @@ def test_state_survives_a_round_trip_through_json():
     restored.restore(json.loads(json.dumps(statistics.state())))
     assert restored.state() == statistics.state()
     assert restored.episodes > 0
+
+
+def test_the_metrics_of_actors_are_those_of_tf_agents():
+    collecting, evaluating = actor.collect_metrics(3), actor.eval_metrics(3)
+    for metric, theirs in zip(
+        collecting + evaluating,
+        [
+            py_metrics.NumberOfEpisodes,
+            py_metrics.EnvironmentSteps,
+            py_metrics.AverageReturnMetric,
+            py_metrics.AverageEpisodeLengthMetric,
+            py_metric.PyStepMetric,
+            py_metric.PyStepMetric,
+            py_metrics.AverageReturnMetric,
+            py_metrics.AverageEpisodeLengthMetric,
+        ],
+    ):
+        assert isinstance(metric, theirs)
+        assert isinstance(metric, py_metric.PyStepMetric)
+        assert metric.prefix == "Metrics"
+
+
+def test_a_checkpoint_keeps_the_metrics(tmp_path):
+    kept, restored = actor.collect_metrics(4), actor.collect_metrics(4)
+    for step in random_steps(3, 60, seed=1):
+        for metric in kept:
+            metric(step)
+    path = tf.train.Checkpoint(metrics=kept).save(str(tmp_path / "metrics"))
+    tf.train.Checkpoint(metrics=restored).restore(path).assert_consumed()
+    assert [metric.result() for metric in restored] == [metric.result() for metric in kept]
+    assert kept[0].result() > 4
+
+
+def test_a_metric_is_reset_without_the_others():
+    metrics_ = episodes, steps, average, length, smallest, _ = actor.collect_metrics(4)
+    for step in random_steps(3, 60, seed=2):
+        for metric in metrics_:
+            metric(step)
+    before = [metric.result() for metric in metrics_]
+    average.reset()
+    assert (average.result(), smallest.result()) == (0.0, 0.0)  # They read the same window.
+    assert [episodes.result(), steps.result(), length.result()] == [*before[:2], before[3]]
+    steps.reset(environment_steps=7)
+    assert (steps.result(), episodes.result()) == (7, before[0])
+    episodes.reset()
+    length.reset()
+    assert (episodes.result(), length.result()) == (0, 0.0)
+
+
+def test_the_window_can_be_read_and_added_to():
+    average = metrics.AverageReturn(buffer_size=3)
+    average.add_to_buffer([1.0, 2.0, 3.0, 7.0])
+    assert average.result() == 4.0
+    assert (average.data.mean(), average.data.last, len(average.data)) == (4.0, 7.0, 3)
+
+
+def test_metrics_are_aggregated_and_logged_as_those_of_tf_agents(caplog):
+    ours = [metrics.AverageReturn(), metrics.AverageReturn()]
+    for metric, value in zip(ours, (2.0, 4.0)):
+        metric.add_to_buffer([value])
+    assert metrics.AverageReturn.aggregate(ours) == 3.0
+    with caplog.at_level("INFO", logger="absl"):
+        ours[1].log()
+    assert "Metrics/AverageReturn = 4.0" in caplog.text
+
+
+def test_summaries_are_built_from_keywords_and_plotted_against_another_metric(tmp_path):
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        steps, average = metrics.EnvironmentSteps(), metrics.AverageReturn()
+        average.add_to_buffer([5.0])
+        steps.reset(environment_steps=40)
+        writer = tf.summary.create_file_writer(str(tmp_path))
+        with writer.as_default(), tf.summary.record_if(True):
+            operations = [
+                metric.tf_summaries(train_step=tf.constant(3, tf.int64), step_metrics=[steps])
+                for metric in (steps, average)
+            ]
+        session.run([writer.init()])
+        py_metric.run_summaries([steps, average], session)
+        session.run(writer.flush())
+    assert all(operation is not None for operation in operations)
+    assert scalars(tmp_path) == {
+        ("Metrics/EnvironmentSteps", 3): 40.0,
+        ("Metrics/AverageReturn", 3): 5.0,
+        ("Metrics_vs_EnvironmentSteps/AverageReturn", 40): 5.0,
+    }
+
+
+def scalars(directory):
+    """By tag and step, what the only event file in a directory holds."""
+    (path,) = directory.glob("events.out.tfevents.*")
+    return {
+        (value.tag, event.step): float(tf.make_ndarray(value.tensor))
+        for event in tf.compat.v1.train.summary_iterator(str(path))
+        for value in event.summary.value
+    }

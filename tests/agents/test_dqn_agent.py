@@ -119,13 +119,13 @@ def test_each_gradient_is_clipped_by_its_own_norm():
         tf.zeros([5]),
         tf.IndexedSlices(tf.constant([[6.0, 8.0]]), tf.constant([1]), tf.constant([3, 2])),
     ]
-    large, none, small, zeros, rows = optimizers.clip_by_norms(gradients, 1.0)
+    large, none, small, zeros, rows = optimizers.checked(gradients, "gradients", 1.0)
     np.testing.assert_allclose(large, [0.6, 0.8], rtol=1e-6)
     assert none is None
     np.testing.assert_allclose(small, [[0.3], [0.4]], rtol=1e-6)
     np.testing.assert_array_equal(zeros, np.zeros(5))
     np.testing.assert_allclose(tf.convert_to_tensor(rows), [[0, 0], [0.6, 0.8], [0, 0]], rtol=1e-6)
-    assert optimizers.clip_by_norms([None, None], 1.0) == [None, None]
+    assert optimizers.checked([None, None], "gradients", 1.0) == [None, None]
 
 
 def test_adam_is_built_again_from_its_configuration():

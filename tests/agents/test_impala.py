@@ -278,3 +278,48 @@ def test_weights_are_refused():
     agent = impala.impala(world, **SMALL).agent
     with pytest.raises(errors.SpecMismatchError, match="takes no weights"):
         agent.train(bandit_unroll(agent, rewards=[0.0, 1.0, -1.0]), weights=tf.ones([64]))
+
+
+def test_normalised_unrolls_are_learned_from_by_the_statistics_of_those_before():
+    gamma = 0.9
+    agent, batches = collect(
+        SPACES["discrete"],
+        num_batches=3,
+        gamma=gamma,
+        normalize_observations=True,
+        normalize_rewards=True,
+    )
+    for batch in batches:
+        agent.train(batch)
+    # By hand: rows of all unrolls; returns since the episode's first step.
+    rows = np.concatenate([b.trajectory.observation[:, :-1] for b in batches]).reshape(-1, 2)
+    running, returns = np.zeros(3), []
+    for batch in batches:
+        kinds, reward = batch.trajectory.step_type.numpy(), batch.trajectory.reward.numpy()
+        for lane, row in np.ndindex(3, 7):
+            if kinds[lane, row] in (ts.StepType.FIRST, ts.StepType.LAST):
+                running[lane] = 0.0
+            if kinds[lane, row] != ts.StepType.LAST:
+                running[lane] = gamma * running[lane] + reward[lane, row]
+                returns.append(running[lane])
+
+    def by_hand(batch):
+        trajectory = batch.trajectory
+        observation = (trajectory.observation.numpy() - rows.mean(axis=0)) / rows.std(axis=0)
+        return batch._replace(
+            trajectory=trajectory._replace(
+                observation=tf.constant(np.clip(observation, -10, 10), tf.float32),
+                reward=tf.constant(trajectory.reward.numpy() / np.std(returns), tf.float32),
+            )
+        )
+
+    world = make_world(agent.time_step_spec, agent.action_spec)
+    plain = impala.impala(world, **SMALL, gamma=gamma).agent
+    statistics = ("observation_0/", "discounted_return/")
+    learned = [v for v in agent.policy.variables() if not v.name.startswith(statistics)]
+    assert len(agent.policy.variables()) == len(learned) + 6
+    for variable, value in zip(plain.policy.variables(), learned):
+        variable.assign(value)
+    np.testing.assert_allclose(
+        agent.loss(batches[0]).loss, plain.loss(by_hand(batches[0])).loss, rtol=1e-4
+    )

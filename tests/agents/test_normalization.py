@@ -75,6 +75,19 @@ def test_float_vectors_are_normalised_and_images_and_integers_are_left_alone():
             np.testing.assert_allclose(result[key], np.clip(expected, -2, 2), atol=2e-4)
 
 
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+def test_small_and_large_values_are_normalised_alike_and_constants_stay_quiet(scale):
+    generator = np.random.default_rng(6)
+    spec = B([2], tf.float32, -1e9, 1e9)
+    normalizer = normalization.ObservationNormalizer(spec)
+    values = generator.normal(2.0, 1.0, (8, 50, 2))
+    values[..., 1] = 3.7
+    normalizer.update(tf.constant(scale * values, tf.float32))
+    result = normalizer.normalize(tf.constant(scale * values, tf.float32)).numpy()
+    np.testing.assert_allclose(result[..., 0].std(), 1.0, rtol=1e-3)
+    assert np.abs(result[..., 1]).max() < 0.1
+
+
 def test_rewards_are_scaled_by_the_deviation_of_returns_that_run_on_between_unrolls():
     generator = np.random.default_rng(3)
     normalizer = normalization.RewardNormalizer(gamma=0.9, limit=100.0)
@@ -97,6 +110,30 @@ def test_rewards_are_scaled_by_the_deviation_of_returns_that_run_on_between_unro
     np.testing.assert_allclose(
         normalizer.normalize(whole.reward), whole.reward / np.std(returns), rtol=1e-5
     )
+
+
+def test_returns_begin_anew_with_an_episode_whatever_the_batch_before_ended_with():
+    """A lane of another actor, or of a run that is resumed, begins an episode in row 0."""
+    generator = np.random.default_rng(5)
+    normalizer = normalization.RewardNormalizer(gamma=0.9)
+    running, returns = np.zeros(4), []
+    for number in range(3):
+        unroll = test_gae.random_unroll(generator, 4, 7)
+        step_type = np.array(unroll.step_type)
+        step_type[:2, 0] = test_gae.FIRST if number else step_type[:2, 0]
+        step_type[2:, 0] = test_gae.MID
+        unroll = unroll._replace(step_type=tf.constant(step_type))
+        for lane in range(4):
+            for row in range(7):
+                if step_type[lane, row] in (test_gae.FIRST, test_gae.LAST):
+                    running[lane] = 0.0
+                if step_type[lane, row] != test_gae.LAST:
+                    running[lane] = 0.9 * running[lane] + float(unroll.reward[lane, row])
+                    returns.append(running[lane])
+        normalizer.update(unroll)
+        np.testing.assert_allclose(normalizer.running, running, rtol=1e-5)
+    assert normalizer.moments.count.numpy() == len(returns)
+    np.testing.assert_allclose(normalizer.moments.variance, np.var(returns), rtol=1e-5)
 
 
 def test_rows_that_come_new_into_larger_batches_start_with_no_return():

@@ -126,9 +126,9 @@ def test_cloning_applies_weights_and_looks_at_first_steps_only():
     world = algorithm.World(ts.time_step_spec(OBSERVATION), CONTINUOUS, *_counters())
     agent = bc.bc(world, fc_layer_params=(8,)).agent
     batch = tensor_spec.sample_spec_nest(agent.collect_data_spec, seed=0, outer_dims=(4, 2))
-    action, _ = agent.cloning_network(batch.observation[:, 0])
+    action, _ = agent.inner.cloning_network(batch.observation[:, 0])
     half_range = np.array([2.0, 1.0])
-    errors_ = np.mean(((batch.action[:, 0] - action) / half_range) ** 2, axis=-1)
+    errors_ = np.mean((batch.action[:, 0] / half_range - action) ** 2, axis=-1)
     weights = np.array([1.0, 0.0, 0.5, 2.0], np.float32)
     loss = agent.loss(batch, weights=tf.constant(weights))
     np.testing.assert_allclose(loss.loss, np.mean(weights * errors_), rtol=1e-5)
@@ -186,7 +186,7 @@ def test_cql_sac_first_clones_and_then_improves():
 
 def cql_agent(**options):
     world = algorithm.World(ts.time_step_spec(OBSERVATION), CONTINUOUS, *_counters())
-    return cql_sac.cql_sac(world, **{**SMALL, **options}).agent
+    return cql_sac.cql_sac(world, **{**SMALL, **options}).agent.inner  # It works in [-1, 1].
 
 
 def test_the_conservative_loss_equals_a_numpy_reference(monkeypatch):
@@ -211,7 +211,7 @@ def test_the_conservative_loss_equals_a_numpy_reference(monkeypatch):
             for k in range(samples):
                 for action, density in (
                     (sampled[b, k], np.exp(log_density[b, k])),
-                    (uniform[b, k], 1.0 / (4.0 * 2.0)),
+                    (uniform[b, k], 1.0 / (2.0 * 2.0)),
                 ):
                     value = float(critic((observation, action[None]))[0][0])
                     total += np.exp(value) / density

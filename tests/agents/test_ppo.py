@@ -216,6 +216,20 @@ def test_a_step_that_moved_too_far_ends_the_epochs():
     assert 1 < minibatches(1e-3) < minibatches(1e6)
 
 
+def test_a_minibatch_that_finds_the_policy_moved_too_far_is_not_applied():
+    """The first minibatch meets the policy that acted; the second one what the first has made."""
+
+    def iterations(max_kl, graph):
+        _, agent = make(max_kl=max_kl, learning_rate=0.05, epochs=4, minibatch_size=1_000)
+        unroll = unrolls.Collector(agent, LANES, LENGTH).collect()
+        (train_function(agent) if graph else agent.train)(unroll)
+        return agent._optimizer.iterations.numpy()
+
+    for graph in (True, False):
+        assert iterations(1e-9, graph) == 1
+        assert iterations(1e6, graph) == 4
+
+
 def test_the_learning_rate_falls_with_environment_steps():
     world, agent = make(
         learning_rate=0.1, learning_rate_end=0.0, learning_rate_decay_steps=100, epochs=1

@@ -212,7 +212,15 @@ def test_epsilons_are_shared_out_over_the_lanes_of_all_actors():
             built.agent.collect_policy.epsilons, expected[first : first + 4], rtol=1e-6
         )
         np.testing.assert_allclose(built.epsilon(), expected[first : first + 4].mean(), rtol=1e-6)
-    np.testing.assert_allclose(r2d2_policy.lane_epsilons(0, 1, 1), [0.4], rtol=1e-6)
+
+
+def test_a_single_lane_explores_as_the_last_of_many_does():
+    built = r2d2.r2d2(make_world(num_lanes=1, total_lanes=1), **SMALL)
+    np.testing.assert_allclose(built.agent.collect_policy.epsilons, [0.4**8], rtol=1e-6)
+    # One lane of each of two actors is not a single lane.
+    for first, expected in ((0, 0.4), (1, 0.4**8)):
+        built = r2d2.r2d2(make_world(first_lane=first, num_lanes=1, total_lanes=2), **SMALL)
+        np.testing.assert_allclose(built.agent.collect_policy.epsilons, [expected], rtol=1e-6)
 
 
 def test_every_lane_explores_as_often_as_its_epsilon_says():

@@ -12,7 +12,7 @@ from tf_agents.agents.td3 import td3_agent
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner.agents import algorithm, c51, ddpg, dqn, sac, td3
+from actor_learner.agents import algorithm, c51, ddpg, dqn, sac, scaled_agent, td3
 
 B = tensor_spec.BoundedTensorSpec
 SIZE = 6
@@ -40,6 +40,11 @@ def build(name, actions=2):
     built = builder(world, **options)
     built.agent.initialize()
     return built
+
+
+def inner(agent):
+    """The agent of TF-Agents' class, for continuous actions the one that works in [-1, 1]."""
+    return agent.inner if isinstance(agent, scaled_agent.ScaledAgent) else agent
 
 
 def make_batch(agent, seed=1):
@@ -82,6 +87,7 @@ def reference_errors(name, agent, batch):
         before = agent._q_network(now)[0].numpy()[np.arange(SIZE), action.numpy()]
         return np.abs(reward + discount * after - before)
     assert name == "ddpg"
+    agent, action = inner(agent), action / 2.0  # The bounds are -2 and 2.
     target_action = agent._target_actor_network(then)[0]
     after = q_of(agent._target_critic_network, then, target_action)
     return np.abs(reward + discount * after - q_of(agent._critic_network, now, action))
@@ -137,14 +143,15 @@ def test_priorities_of_td3_are_the_mean_error_of_both_critics():
     built = build("td3")
     agent, batch = built.agent, make_batch(built.agent)
     now, then = batch.observation[:, 0], batch.observation[:, 1]
-    target_action = agent._target_actor_network(then)[0]
+    target_action = agent.inner._target_actor_network(then)[0]
     after = np.minimum(
-        q_of(agent._target_critic_network_1, then, target_action),
-        q_of(agent._target_critic_network_2, then, target_action),
+        q_of(agent.inner._target_critic_network_1, then, target_action),
+        q_of(agent.inner._target_critic_network_2, then, target_action),
     )
     target = batch.reward[:, 0] + 0.99 * batch.discount[:, 0] * after
-    critics = (agent._critic_network_1, agent._critic_network_2)
-    errors = [np.abs(target - q_of(critic, now, batch.action[:, 0])) for critic in critics]
+    critics = (agent.inner._critic_network_1, agent.inner._critic_network_2)
+    action = batch.action[:, 0] / 2.0
+    errors = [np.abs(target - q_of(critic, now, action)) for critic in critics]
     priorities = built.priorities(agent.train(batch)).numpy()
     np.testing.assert_allclose(priorities, np.mean(errors, axis=0), atol=1e-5)
 
@@ -153,8 +160,8 @@ def test_priorities_of_sac_agree_with_its_critic_loss():
     # Its next actions are random, so the errors are held against the loss of the same forward pass.
     built = build("sac")
     batch = make_batch(built.agent)._replace(discount=tf.zeros([SIZE, 2]))
-    now, action = batch.observation[:, 0], batch.action[:, 0]
-    critics = (built.agent._critic_network_1, built.agent._critic_network_2)
+    now, action = batch.observation[:, 0], batch.action[:, 0] / 2.0
+    critics = (built.agent.inner._critic_network_1, built.agent.inner._critic_network_2)
     errors = [np.abs(batch.reward[:, 0] - q_of(critic, now, action)) for critic in critics]
     info = built.agent.train(batch)
     np.testing.assert_allclose(built.priorities(info), np.mean(errors, axis=0), atol=1e-5)
@@ -174,7 +181,7 @@ THEIRS = {
 @pytest.mark.parametrize("name", sorted(THEIRS))
 def test_the_loss_without_weights_is_tf_agents_own(name):
     """The loss of their class, called on the same agent with the same random numbers."""
-    agent = build(name).agent
+    agent = inner(build(name).agent)
     batch = make_batch(agent)
     ours, theirs = (loss_of(cls, agent, batch) for cls in (type(agent), THEIRS[name]))
     assert ours == pytest.approx(theirs, rel=1e-5)
@@ -193,7 +200,7 @@ WEIGHTED = [("c51", 1), ("dqn", 1), ("sac", 2), ("td3", 2), ("ddpg", 1), ("ddpg"
 
 @pytest.mark.parametrize("name, actions", WEIGHTED)
 def test_weights_scale_the_loss_of_each_item_alone(name, actions):
-    agent = build(name, actions).agent
+    agent = inner(build(name, actions).agent)
     batch = make_batch(agent)
 
     def loss(weights, batch=batch):

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from actor_learner import cli, config, errors, run_directory
 from actor_learner import experiment as experiment_lib
-from actor_learner.commands import frozen_config, rated_policy
+from actor_learner.commands import evaluate, frozen_config, rated_policy
 from actor_learner.parameters import store as store_lib
 from actor_learner.parameters import variables
 
@@ -68,6 +68,23 @@ def test_a_version_that_is_tagged_best_is_rated_with_its_own_values(run_dir, cap
     assert f"version 5, tagged 'best', of {held}: return" in said
     mean = float(said.split("return ")[1].split()[0])
     assert 8.0 <= mean <= 10.5
+
+
+def test_returns_that_are_not_finite_are_an_error(run_dir, capsys, monkeypatch):
+    export(run_dir.best / "policy")
+    monkeypatch.setattr(evaluate, "_evaluate", lambda *_: np.array([1.0, np.nan]))
+    assert cli.main(["eval", str(run_dir)]) == 1
+    gin.clear_config()
+    said = capsys.readouterr()
+    assert "cannot be evaluated: its returns are [1.0, nan]" in said.err and not said.out
+
+
+def test_a_run_of_earlier_code_is_told_the_new_names(run_dir, capsys):
+    export(run_dir.best / "policy")
+    with open(run_dir.config, "a") as file:
+        file.write("\nExperiment.target_return = 475.0\n")
+    assert cli.main(["eval", str(run_dir)]) == 2
+    assert "it is Evaluation.target_return now" in capsys.readouterr().err
 
 
 def test_the_run_is_that_of_the_environment_variable_if_none_is_given(monkeypatch, capsys):

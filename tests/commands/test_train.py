@@ -14,8 +14,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SMALL = (
     "Experiment.environment_steps = 1_500",
     "Experiment.initial_random_steps = 500",
-    "Experiment.evaluation_interval = 500",
-    "Experiment.evaluation_episodes = 4",
+    "Evaluation.interval = 500",
+    "Evaluation.episodes = 4",
     "Experiment.report_seconds = 0.1",
     "dqn.fc_layer_params = (16,)",
 )
@@ -269,3 +269,15 @@ def test_the_second_signal_ends_a_process_that_does_not_listen():
     assert "once more to exit" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=30) == 130
+
+
+def test_an_environment_that_gives_a_nan_ends_the_run_with_words(tmp_path):
+    poison = "('tests.environments.sample_environments:Poison', {'at': 40})"
+    process = run(
+        "train", "--gin_file=dqn_cartpole.gin", f"--run_dir={tmp_path / 'run'}",
+        bindings=[*SMALL, f"GymnasiumEnvironment.wrappers = [{poison}]"],
+    )  # fmt: skip
+    assert process.returncode == 1, process.stderr
+    assert "environment 'CartPole-v1': reward of lane " in process.stderr
+    assert " is nan at step " in process.stderr
+    assert "Traceback" not in process.stderr

@@ -1,5 +1,6 @@
 """One real run of `actor-learner up`, with two evaluators and a job of the user's own."""
 
+import math
 import os
 import pathlib
 import re
@@ -21,11 +22,11 @@ DEADLINE = 400.0
 UNUSED = "sac.gamma = 0.5"
 BINDINGS = (
     "Experiment.environment_steps = 2_000",
-    "Experiment.target_return = None",
+    "Evaluation.target_return = None",
     "Experiment.initial_random_steps = 200",
     "Experiment.updates_per_step = 0.2",
-    "Experiment.evaluation_interval = 500",
-    "Experiment.evaluation_episodes = 3",
+    "Evaluation.interval = 500",
+    "Evaluation.episodes = 3",
     "TableWatcher.interval_seconds = 0.5",
     "dqn.fc_layer_params = (16,)",
     UNUSED,
@@ -34,18 +35,15 @@ BINDINGS = (
 pytestmark = pytest.mark.timeout(500)
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """The run directory, what the launcher has said, and all jobs' last states."""
-    path = tmp_path_factory.mktemp("up") / "mine"
+def up(gin_file, bindings, *arguments):
+    """Runs the command to its end; returns its exit code and what it has said."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
     environment.pop("ACTOR_LEARNER_REGISTRY", None)
     process = subprocess.run(
         [
-            *(sys.executable, "-m", "actor_learner.cli", "up"),
-            "--gin_file=examples/table_watcher.gin",
-            *(f"--gin_param={binding}" for binding in BINDINGS),
-            *(f"--run_dir={path}", "--evaluators=2", "--seed=5"),
+            *(sys.executable, "-m", "actor_learner.cli", "up", f"--gin_file={gin_file}"),
+            *(f"--gin_param={binding}" for binding in bindings),
+            *arguments,
         ],
         cwd=ROOT,
         env=environment,
@@ -53,8 +51,17 @@ def run(tmp_path_factory):
         text=True,
         timeout=DEADLINE,
     )
-    said = process.stdout + process.stderr
-    assert process.returncode == 0, said
+    return process.returncode, process.stdout + process.stderr
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The run directory, what the launcher has said, and all jobs' last states."""
+    path = tmp_path_factory.mktemp("up") / "mine"
+    code, said = up(
+        "examples/table_watcher.gin", BINDINGS, f"--run_dir={path}", "--evaluators=2", "--seed=5"
+    )
+    assert code == 0, said
     run_dir = run_directory.RunDirectory(path)
     with files.FileRegistry(flags.registry_in(run_dir)) as names:
         workers = controller.Controller(names, "mine").workers()
@@ -77,12 +84,14 @@ def test_every_evaluator_rates_the_final_version_and_the_best_of_all_is_kept(run
     assert len([row for row in rated if row["train_steps"] == final]) == 2
     assert workers["evaluator-0"].details["evaluations"] >= 1
     assert workers["evaluator-1"].details["evaluations"] >= 1
-    best = max(row["eval_return"] for row in rated)
     score = evaluation.read_best_score(str(run_dir.best))
-    assert score["mean"] == best
+    # Chosen by one evaluation, shown with the score of another.
+    assert score["chosen_by"]["mean"] == max(row["eval_return"] for row in rated)
+    assert score["episodes"] == 3 and rated[-1]["best_return"] == score["mean"]
     assert (run_dir.best / "policy" / "saved_model.pb").exists()
     stored = store.ParameterStore(run_dir.path / store.DIRECTORY).get("policy", "best")
-    assert (stored.version, stored.metadata["mean_return"]) == (score["train_step"], best)
+    shown = (stored.version, stored.metadata["mean_return"])
+    assert shown == (score["train_step"], score["mean"])
 
 
 def test_a_binding_that_no_job_uses_is_named_and_no_other(run):
@@ -90,3 +99,26 @@ def test_a_binding_that_no_job_uses_is_named_and_no_other(run):
     warned = re.findall(r"warning: .*?: (\S+) is never used: .* \(in any job\)", said)
     assert warned == ["sac.gamma"], said
     assert "sac.gamma is never used" in run_dir.log("up").read_text()
+
+
+def test_a_run_whose_final_policy_cannot_be_evaluated_fails_with_words(tmp_path):
+    gin_file = tmp_path / "not_finite.gin"
+    gin_file.write_text(
+        """
+import tests.evaluation_environments
+Experiment.agent = @dqn
+Experiment.environment = @tests.noting
+Evaluation.environment = @tests.not_finite
+"""
+    )
+    small = [binding for binding in BINDINGS if not binding.startswith(("TableWatcher", "sac"))]
+    path = tmp_path / "run"
+    code, said = up(gin_file, small, f"--run_dir={path}", "--seed=5")
+    assert code == 1, said
+    assert "cannot be evaluated: its mean return over 3 episodes is nan" in said
+    assert "restart" not in said, "starting the learner again would not cure it"
+    run_dir = run_directory.RunDirectory(path)
+    assert not run_dir.best.exists()
+    assert list((path / "train" / "checkpoints").glob("ckpt-*.index"))
+    rated = [row for row in jsonl.read_rows(run_dir.metrics_jsonl) if "eval_return" in row]
+    assert rated and all(math.isnan(row["eval_return"]) for row in rated)

@@ -124,3 +124,45 @@ class AllSpacesEnv(gymnasium.Env):
                 {"x": np.int64(rng.integers(2))},
             ),
         }
+
+
+class Poison(gymnasium.Wrapper):
+    """Gives `value` as the reward, or as an observation's last element, of its step number `at`.
+
+    Steps are counted from 1 through all episodes; 0 is the first reset.
+    """
+
+    def __init__(self, env: gymnasium.Env, at: int, value: float = float("nan"), field="reward"):
+        super().__init__(env)
+        self._at, self._value, self._field = at, value, field
+        self._steps = 0
+
+    def reset(self, **kwargs):
+        observation, info = super().reset(**kwargs)
+        return self._observation(observation, self._steps == 0 == self._at), info
+
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        self._steps += 1
+        now = self._steps == self._at
+        if now and self._field == "reward":
+            reward = self._value
+        return self._observation(observation, now), reward, *rest
+
+    def _observation(self, observation, now):
+        if now and self._field == "observation":
+            observation = observation.copy()
+            observation.flat[-1] = self._value
+        return observation
+
+
+class ScaleObservation(gymnasium.ObservationWrapper):
+    """Multiplies observations by `factor`, as if they came in other units."""
+
+    def __init__(self, env: gymnasium.Env, factor: float):
+        super().__init__(env)
+        self._factor = factor
+        self.observation_space = spaces.Box(-np.inf, np.inf, env.observation_space.shape)
+
+    def observation(self, observation):
+        return (self._factor * observation).astype(np.float32)

@@ -1,10 +1,12 @@
+import functools
 import sys
 
 import gymnasium
 import pytest
 
 from actor_learner import errors
-from actor_learner.environments import making
+from actor_learner.environments import gymnasium as gymnasium_environment
+from actor_learner.environments import making, suite_gymnasium
 from tests import counting_environment
 
 
@@ -139,6 +141,74 @@ def test_wrappers_are_callables_names_or_pairs_with_arguments_applied_in_order()
 def test_unknown_wrappers_are_refused(wrapper, message):
     with pytest.raises(errors.ConfigError, match=message):
         making.environment_factory("CartPole-v1", wrappers=[wrapper])
+
+
+@pytest.mark.parametrize(
+    "wrapper, parameter",
+    [
+        ("NormalizeObservation", "normalize_observations"),
+        ("NormalizeReward", "normalize_rewards"),
+        ("VectorNormalizeReward", "normalize_rewards"),
+        (("NormalizeReward", {"gamma": 0.9}), "normalize_rewards"),
+        ("gymnasium.wrappers:NormalizeObservation", "normalize_observations"),
+        ("gymnasium.wrappers.vector:NormalizeObservation", "normalize_observations"),
+        ("gymnasium.wrappers.vector:NormalizeReward", "normalize_rewards"),
+        (gymnasium.wrappers.NormalizeObservation, "normalize_observations"),
+        (functools.partial(gymnasium.wrappers.NormalizeReward, gamma=0.9), "normalize_rewards"),
+        (type("Mine", (gymnasium.wrappers.NormalizeReward,), {}), "normalize_rewards"),
+    ],
+)
+def test_running_statistics_in_wrappers_are_refused_before_anything_is_made(wrapper, parameter):
+    with pytest.raises(errors.ConfigError, match=rf"set the agent's {parameter} = True"):
+        making.environment_factory("CartPole-v1", wrappers=[wrapper])
+
+
+def _normalized_cartpole():
+    env = gymnasium.wrappers.NormalizeObservation(gymnasium.make("CartPole-v1"))
+    return gymnasium.wrappers.TimeLimit(env, 5)
+
+
+@pytest.mark.parametrize(
+    "source, wrappers",
+    [
+        (_normalized_cartpole, []),
+        ("CartPole-v1", [lambda env: gymnasium.wrappers.NormalizeObservation(env)]),
+    ],
+)
+def test_running_statistics_inside_an_environment_are_refused_too(source, wrappers):
+    factory = making.environment_factory(source, wrappers=wrappers)
+    with pytest.raises(errors.ConfigError, match="NormalizeObservation keeps running statistics"):
+        factory()
+
+
+def test_the_tf_agents_loader_refuses_running_statistics():
+    with pytest.raises(errors.ConfigError, match="normalize_observations = True"):
+        suite_gymnasium.wrap_env(_normalized_cartpole())
+    with pytest.raises(errors.ConfigError, match="normalize_rewards = True"):
+        suite_gymnasium.load("CartPole-v1", gym_env_wrappers=["NormalizeReward"])
+
+
+def test_a_native_vector_environment_may_not_hide_running_statistics():
+    gymnasium.register(
+        "HiddenStatistics-v0",
+        entry_point="gymnasium.envs.classic_control:CartPoleEnv",
+        vector_entry_point=lambda **kwargs: gymnasium.wrappers.vector.NormalizeObservation(
+            gymnasium.make_vec("CartPole-v1", vectorization_mode="vector_entry_point", **kwargs)
+        ),
+    )
+    try:
+        with pytest.raises(errors.ConfigError, match="NormalizeObservation keeps running"):
+            gymnasium_environment.GymnasiumEnvironment("HiddenStatistics-v0", 2)
+    finally:
+        del gymnasium.registry["HiddenStatistics-v0"]
+
+
+def test_wrappers_of_ones_own_with_the_name_but_without_statistics_pass():
+    class NormalizeObservation(gymnasium.ObservationWrapper):
+        def observation(self, observation):
+            return observation / 10.0
+
+    making.environment_factory("CartPole-v1", wrappers=[NormalizeObservation])().close()
 
 
 def test_a_wrapper_must_return_an_environment():

@@ -93,10 +93,11 @@ def test_an_actor_never_acts_beyond_the_version_lag_that_is_allowed(learner, sta
 def test_an_actor_that_joins_late_acts_with_the_learners_policy_at_once(
     learner, start, monkeypatch, action
 ):
-    actions = []
+    actions, seeds = [], []
     make_environment = experiment_lib.Experiment.make_environment
 
     def watched(experiment, seed):
+        seeds.append(seed)
         env = make_environment(experiment, seed)
         step = env.step
 
@@ -114,6 +115,15 @@ def test_an_actor_that_joins_late_acts_with_the_learners_policy_at_once(
     made.poll()
     assert steps(made) >= 64
     assert set(actions) == {action}
+    assert seeds == [actor.seed_of(made.job)]
+
+
+def test_an_actor_that_is_started_again_has_other_seeds():
+    registry = memory.MemoryRegistry("seeds")
+    places = [("actor", 0, "first"), ("actor", 0, "second"), ("actor", 1, "first")]
+    jobs = [job.Job(kind, index, "run", registry, incarnation=life) for kind, index, life in places]
+    assert len({actor.seed_of(made) for made in jobs}) == 3
+    assert actor.seed_of(jobs[0]) == actor.seed_of(jobs[0])
 
 
 def test_an_actor_ends_when_its_learner_says_so(learner, start):

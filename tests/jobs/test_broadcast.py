@@ -35,7 +35,13 @@ def learner(monkeypatch):
         environment_step=tf.Variable(0, dtype=tf.int64),
     )
     partner = types.SimpleNamespace(address="", run_id="a" * 32, require_same_run=None)
-    made = broadcast_lib.Broadcast(partner, model, counted=dict, limit=None)
+    made = broadcast_lib.Broadcast(
+        partner,
+        model,
+        lambda: (int(model.environment_step.numpy()), int(model.train_step.numpy())),
+        counted=dict,
+        limit=None,
+    )
 
     def tell(after, train_step):
         """What is handed over by a learner that has trained for some seconds."""

@@ -9,7 +9,8 @@ from actor_learner.jobs import completion
 
 def made(directory, environment_steps=100, target_return=475.0):
     settings = types.SimpleNamespace(
-        environment_steps=environment_steps, target_return=target_return
+        environment_steps=environment_steps,
+        evaluation=types.SimpleNamespace(target_return=target_return),
     )
     return completion.Completion(directory, settings)
 
@@ -18,6 +19,15 @@ def test_a_learner_that_is_started_again_finds_that_training_is_complete(tmp_pat
     assert made(tmp_path).of(70) is None
     made(tmp_path).note(70, "mean return 480")
     assert made(tmp_path).of(70) == "mean return 480"
+
+
+def test_what_made_the_run_a_failure_is_found_again(tmp_path):
+    made(tmp_path).note(70, "all steps are taken")
+    assert made(tmp_path).failure_of(70) is None
+    made(tmp_path).note(70, "all steps are taken", failure="it cannot be evaluated")
+    assert made(tmp_path).of(70) == "all steps are taken"
+    assert made(tmp_path).failure_of(70) == "it cannot be evaluated"
+    assert made(tmp_path).failure_of(71) is None
 
 
 @pytest.mark.parametrize("more", [{"environment_steps": 200}, {"target_return": None}])

@@ -29,8 +29,8 @@ BINDINGS = {
 }
 ALL = (
     "Experiment.deterministic = True",
-    "Experiment.evaluation_interval = 500",
-    "Experiment.target_return = None",
+    "Evaluation.interval = 500",
+    "Evaluation.target_return = None",
 )
 
 

@@ -1,11 +1,13 @@
 """Evaluators' messages become rows, a reason to end, and the best policy that the learner keeps."""
 
 import json
+import math
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from actor_learner import errors
 from actor_learner.jobs import best_policy, evaluations
 from actor_learner.learning import evaluation
 from actor_learner.parameters import store as store_lib
@@ -32,15 +34,21 @@ class Mail(list):
         return taken
 
 
-def result(train_step, mean, *, evaluator=0, incarnation="first", sent=False):
+def figures(mean):
+    std = 1.5 if math.isfinite(mean) else mean
+    return {"mean": mean, "std": std, "min": mean, "max": mean, "episodes": 4}
+
+
+def result(train_step, mean, *, evaluator=0, incarnation="first", sent=False, confirmed=None):
     return {
         "evaluator": evaluator,
         "incarnation": incarnation,
         "train_step": train_step,
         "environment_step": 10 * train_step,
         "mean": mean,
-        "std": 1.5,
+        "std": 1.5 if math.isfinite(mean) else mean,
         "episodes": 4,
+        "confirmed": None if confirmed is None else figures(confirmed),
         "sent": sent,
     }
 
@@ -79,9 +87,10 @@ class Evaluator:
         self._index = index
         self._incarnation = incarnation
 
-    def rate(self, train_step, mean, *, size=1):
+    def rate(self, train_step, mean, *, confirmed=None, size=1):
+        confirmed = mean if confirmed is None else confirmed
         score = {
-            "mean": mean, "std": 1.5, "min": mean, "max": mean, "episodes": 4,
+            **figures(confirmed), "chosen_by": figures(mean),
             "train_step": train_step, "environment_step": 10 * train_step,
         }  # fmt: skip
         (self._directory / "policy" / "variables").mkdir(parents=True, exist_ok=True)
@@ -91,7 +100,12 @@ class Evaluator:
         best_policy.send(self._client, self._directory, Policy(train_step))
         self._mail.append(
             result(
-                train_step, mean, evaluator=self._index, incarnation=self._incarnation, sent=True
+                train_step,
+                mean,
+                evaluator=self._index,
+                incarnation=self._incarnation,
+                sent=True,
+                confirmed=confirmed,
             )
         )
 
@@ -129,15 +143,29 @@ def test_what_a_restarted_evaluator_rates_anew_is_taken_as_well(keeper, replay, 
     assert made.raters(7) == {0}
 
 
-def test_the_target_is_reached_by_a_mean_that_is_as_high(keeper):
+def test_the_target_is_reached_when_a_second_evaluation_confirms_it(keeper, caplog):
     mail = Mail()
     made = make(keeper, mail, [], target_return=3.0)
-    mail += [result(1, 2.9)]
-    made.take()
+    mail += [result(1, 2.9), result(2, 3.0, confirmed=2.9), result(3, 2.9, confirmed=3.1)]
+    with caplog.at_level("INFO", logger="absl"):
+        made.take()
     assert made.target_reached is None
-    mail += [result(2, 3.0)]
+    assert "would reach the target 3, but 2.9 over 4 others does not confirm it" in caplog.text
+    mail += [result(4, 3.0, confirmed=3.0)]
     made.take()
-    assert made.target_reached == "mean return 3 over 4 episodes"
+    assert made.target_reached == "mean return 3 over 4 episodes, and 3 over 4 others confirmed it"
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_what_is_not_finite_reaches_no_target_and_makes_the_run_a_failure(keeper, wrong):
+    mail, rows = Mail(), []
+    made = make(keeper, mail, rows, target_return=3.0)
+    mail += [result(5, 4.0, confirmed=wrong), result(6, 4.0), result(7, wrong, confirmed=4.0)]
+    made.take()
+    assert made.target_reached is None and len(rows) == 3
+    made.require_finite(6)
+    with pytest.raises(errors.EvaluationError, match="of train step 7 cannot be evaluated"):
+        made.require_finite(7)
 
 
 def kept(best, store):
@@ -161,7 +189,8 @@ def test_the_best_policy_that_was_sent_is_kept_and_tagged(replay, keeper, best, 
     made.take()
     assert kept(best, store) == 4
     assert store.get("policy", "best").metadata == {
-        "environment_steps": 40, "mean_return": 10.0, "std_return": 1.5, "episodes": 4
+        "environment_steps": 40, "mean_return": 10.0, "std_return": 1.5, "episodes": 4,
+        "choosing_mean_return": 10.0,
     }  # fmt: skip
     evaluator.rate(8, 9.0)  # It was restarted, and has forgotten the better one.
     made.take()
@@ -169,6 +198,39 @@ def test_the_best_policy_that_was_sent_is_kept_and_tagged(replay, keeper, best, 
     evaluator.rate(12, 11.0, size=1_000)
     made.take()
     assert kept(best, store) == 12
+
+
+def test_the_choosing_score_decides_and_the_confirming_one_is_shown(
+    replay, keeper, best, store, tmp_path
+):
+    mail, rows = Mail(), []
+    made = make(keeper, mail, rows)
+    evaluator = Evaluator(replay, tmp_path / "rated", mail)
+    for train_step, choosing, confirming, kept_step, shown in (
+        (4, 10.0, 8.0, 4, 8.0),
+        (8, 9.0, 12.0, 4, 8.0),
+        (12, 11.0, 7.0, 12, 7.0),
+    ):
+        evaluator.rate(train_step, choosing, confirmed=confirming)
+        made.take()
+        assert kept(best, store) == kept_step
+        metadata = store.get("policy", "best").metadata
+        assert metadata["mean_return"] == shown == rows[-1]["best_return"]
+        assert rows[-1]["best_environment_steps"] == 10 * kept_step
+        assert rows[-1]["eval_return"] == choosing
+
+
+def test_a_candidate_that_is_not_finite_is_not_kept(replay, keeper, best, store, tmp_path):
+    mail = Mail()
+    made = make(keeper, mail, [])
+    evaluator = Evaluator(replay, tmp_path / "rated", mail)
+    evaluator.rate(4, float("nan"))
+    made.take()
+    assert store.names() == () and not best.exists()
+    store.push("policy", {"a": np.zeros(2)}, 3, tags=["best"], metadata={"mean_return": np.nan})
+    evaluator.rate(8, -5.0)
+    made.take()
+    assert kept(best, store) == 8
 
 
 def test_of_several_evaluators_the_best_policy_of_all_is_kept(
@@ -181,7 +243,7 @@ def test_of_several_evaluators_the_best_policy_of_all_is_kept(
     other.rate(4, 25.0)
     one.rate(8, 12.0)
     made.take()  # All of them were on their way at once.
-    assert made.target_reached == "mean return 25 over 4 episodes"
+    assert made.target_reached.startswith("mean return 25 over 4 episodes, and 25 over 4 others")
     assert kept(best, store) == 4
     assert json.loads((best / "score.json").read_text())["mean"] == 25.0
 
@@ -212,3 +274,20 @@ def test_a_result_that_was_not_sent_leaves_everything_alone(keeper, best, store)
     mail = Mail([result(3, 99.0)])
     make(keeper, mail, []).take()
     assert store.names() == () and not best.exists()
+
+
+def test_a_run_of_many_evaluations_remembers_the_latest_only(keeper):
+    mail, rows = Mail(), []
+    taken = evaluations.Evaluations(
+        mail, keeper, on_row=rows.append, seconds=lambda: 0.0, target_return=None
+    )
+    count = evaluations._REMEMBERED_RESULTS + 1_000
+    mail.extend(result(step, 1.0) for step in range(count))
+    taken.take()
+    assert len(rows) == count
+    assert len(taken._taken) == evaluations._REMEMBERED_RESULTS
+    assert len(taken._raters) == evaluations._REMEMBERED_VERSIONS
+    assert taken.raters(count - 1) == {0}
+    mail.append(result(count - 5_000, 1.0))  # A restored replay sends it once more.
+    taken.take()
+    assert len(rows) == count

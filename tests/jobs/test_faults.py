@@ -27,9 +27,9 @@ CHECKPOINT_INTERVAL = 500
 STEPS = 48_000
 BINDINGS = (
     f"Experiment.environment_steps = {STEPS}",
-    "Experiment.target_return = None",
-    "Experiment.evaluation_interval = 2_000",
-    "Experiment.evaluation_episodes = 5",
+    "Evaluation.target_return = None",
+    "Evaluation.interval = 2_000",
+    "Evaluation.episodes = 5",
     "Experiment.replay_checkpoint_seconds = 1.0",
     f"Learner.checkpoint_interval = {CHECKPOINT_INTERVAL}",
 )

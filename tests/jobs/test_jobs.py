@@ -27,12 +27,12 @@ pytestmark = pytest.mark.timeout(900)
 
 GIN_FILE = job_processes.ROOT / "examples" / "own_table.gin"
 BINDINGS = (
-    "Experiment.target_return = None",
+    "Evaluation.target_return = None",
     "Experiment.initial_random_steps = 200",
     "Experiment.collect_steps = 64",
     "Experiment.updates_per_step = 0.1",
-    "Experiment.evaluation_interval = 200",
-    "Experiment.evaluation_episodes = 2",
+    "Evaluation.interval = 200",
+    "Evaluation.episodes = 2",
     "Experiment.report_seconds = 0.2",
     "GymnasiumEnvironment.num_envs = 4",
     "LoadWriter.interval_seconds = 0.2",
@@ -219,7 +219,7 @@ def test_the_best_policy_of_an_evaluator_elsewhere_is_kept_by_the_learner(story)
     parameters = store.ParameterStore(story.run_dir.path / store.DIRECTORY).get("policy", "best")
     # A version may be rated twice: by the evaluator, and by its successor.
     rated = [(row["train_steps"], row["eval_return"]) for row in story.rows if "eval_return" in row]
-    best = parameters.metadata["mean_return"]
+    best = parameters.metadata["choosing_mean_return"]
     assert (parameters.version, best) in rated and best == max(mean for _, mean in rated)
     assert sorted(parameters.values["QNetwork/dense/kernel"].shape) == [2, 16]
     score = evaluation.read_best_score(str(story.run_dir.best))

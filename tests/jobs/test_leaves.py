@@ -11,8 +11,8 @@ from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.jobs import demonstration, one_process
 
 SHARED = (
-    "Experiment.evaluation_interval = 0",
-    "Experiment.target_return = None",
+    "Evaluation.interval = 0",
+    "Evaluation.target_return = None",
     "Experiment.report_seconds = 0.001",
     "Learner.checkpoint_interval = 0",
 )
@@ -26,13 +26,13 @@ TRANSITIONS = (
     "Experiment.environment_steps = 400",
     "Experiment.initial_random_steps = 200",
     "Experiment.batch_size = 8",
-    "Experiment.evaluation_episodes = 2",
+    "Evaluation.episodes = 2",
 )
 SMALL_DQN = ("Experiment.collect_steps = 64",)
 SMALL_ACTOR_CRITIC = ("Experiment.updates_per_step = 0.2",)
 UNROLLS = (
     "Experiment.environment_steps = 300",
-    "Experiment.evaluation_episodes = 2",
+    "Evaluation.episodes = 2",
     "GymnasiumEnvironment.num_envs = 4",
     "UnrollQueue.unroll_length = 16",
 )
@@ -40,7 +40,7 @@ SMALL_PPO = ("ppo.epochs = 2", "ppo.minibatch_size = 32")
 # An episode of Pong would be far longer than this test.
 SHORT_GAMES = (
     "GymnasiumEnvironment.make_kwargs = {'max_num_frames_per_episode': 120}",
-    "Experiment.evaluation_episodes = 1",
+    "Evaluation.episodes = 1",
 )
 SHORT_RUNS = ("GymnasiumEnvironment.wrappers = [('TimeLimit', {'max_episode_steps': 40})]",)
 SMALL_R2D2 = (
@@ -152,7 +152,7 @@ def test_cql_trains_on_a_recording_and_is_rated_in_the_environment(train, tmp_pa
             f"RecordedReplay.path = '{tmp_path / 'recorded'}'",
             "Experiment.train_steps = 5",
             "Experiment.batch_size = 16",
-            "Experiment.evaluation_episodes = 1",
+            "Evaluation.episodes = 1",
         ),
     )
     check_rows(training, rows, evaluation_episodes=1)
@@ -173,7 +173,7 @@ def test_the_memory_task_is_learned_from_sequences(train, monkeypatch):
         (
             *SEQUENCES,
             "Experiment.batch_size = 4",
-            "Experiment.evaluation_episodes = 8",
+            "Evaluation.episodes = 8",
             "SequenceReplay.priority_offset = 50.0",  # No TD error of this task comes near.
         ),
     )
@@ -189,7 +189,7 @@ def test_the_memory_task_is_learned_from_sequences(train, monkeypatch):
 def test_the_long_memory_task_has_episodes_of_several_sequences(train):
     training, rows = train(
         "r2d2_memory_long",
-        (*SEQUENCES, "Experiment.batch_size = 4", "Experiment.evaluation_episodes = 8"),
+        (*SEQUENCES, "Experiment.batch_size = 4", "Evaluation.episodes = 8"),
     )
     check_rows(training, rows, evaluation_episodes=8)
     assert training.train_step == int((training.environment_step - 150) * 0.02)

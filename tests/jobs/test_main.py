@@ -74,6 +74,13 @@ def test_an_exception_sets_the_exit_code_and_is_told_once(tmp_path):
     assert "error: RuntimeError: actor-0 of run" in said
 
 
+def test_a_job_that_meets_a_nan_says_so_by_an_exit_code_of_its_own(tmp_path):
+    process = start("tests.launch.toy_job", "actor", f"--run={tmp_path}", "--fail=nan")
+    _, said = process.communicate(timeout=DEADLINE)
+    assert process.returncode == states.FAILED_FOR_GOOD, said
+    assert "met a NaN" in said
+
+
 @pytest.mark.parametrize(
     "argv, words",
     [

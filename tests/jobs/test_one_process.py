@@ -1,13 +1,15 @@
 """A whole run in one process: pacing, evaluation, stopping, resuming."""
 
+import dataclasses
 import json
 import threading
 
 import numpy as np
 import pytest
 import reverb
+import tensorflow as tf
 
-from actor_learner import errors, experiment, parts, plan, run_directory
+from actor_learner import errors, evaluation_settings, experiment, parts, plan, run_directory
 from actor_learner.agents import dqn
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.jobs import contract, one_process, unfit_tables
@@ -47,12 +49,15 @@ def make_experiment(**changes):
         updates_per_step=0.5,
         collect_steps=50,
         batch_size=16,
-        evaluation_interval=200,
-        evaluation_episodes=3,
+        evaluation=rated(),
         report_seconds=1e-6,
     )
     settings.update(changes)
     return experiment.Experiment(**settings)
+
+
+def rated(interval=200, **changes):
+    return evaluation_settings.Evaluation(interval, episodes=3, **changes)
 
 
 def train(tmp_path, rows=None, **changes):
@@ -93,14 +98,23 @@ def test_evaluations_come_at_their_interval_and_the_last_policy_is_rated(tmp_pat
     assert (tmp_path / "run" / "best" / "policy" / "saved_model.pb").exists()
 
 
+def test_an_agent_that_does_not_count_its_train_steps_ends_the_run(tmp_path):
+    def counting_elsewhere(world):
+        return small_dqn(dataclasses.replace(world, train_step=tf.Variable(0, dtype=tf.int64)))
+
+    with pytest.raises(errors.ConfigError, match="train_step_counter=world.train_step"):
+        train(tmp_path, agent=counting_elsewhere)
+
+
 def test_training_stops_at_the_target_return(tmp_path):
-    status, environment_steps, _ = train(tmp_path, target_return=15.0)
+    status, environment_steps, _ = train(tmp_path, evaluation=rated(target_return=15.0))
     assert status == one_process.TARGET_REACHED
     assert environment_steps < 600
 
 
 def test_a_target_reached_by_the_last_evaluation_alone_counts(tmp_path):
-    status, _, _ = train(tmp_path, environment_steps=300, evaluation_interval=0, target_return=15.0)
+    only_at_the_end = rated(interval=0, target_return=15.0)
+    status, _, _ = train(tmp_path, environment_steps=300, evaluation=only_at_the_end)
     assert status == one_process.TARGET_REACHED
 
 
@@ -128,7 +142,7 @@ def test_a_resumed_run_goes_on_with_steps_metrics_exploration_and_clock(tmp_path
         on_row=more.append,
     ) as training:
         assert (training.environment_step, training.train_step) == (steps, updates)
-        assert training.best["eval_return"] == 15.0
+        assert training.best["best_return"] == 15.0
         training.run()
         assert training.environment_step >= 1_000
     assert more[0]["episodes"] > rows[-1]["episodes"]
@@ -358,7 +372,7 @@ def test_recorded_experience_is_rated_where_an_environment_is_given(tmp_path):
         rows,
         replay=offline.RecordedReplay(str(tmp_path / "expert" / "run")),
         train_steps=60,
-        evaluation_interval=20,
+        evaluation=rated(20),
         initial_random_steps=None,
         updates_per_step=None,
         collect_steps=None,

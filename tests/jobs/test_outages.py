@@ -65,6 +65,7 @@ class Run:
         for made in jobs or list(self._started):
             self._started.remove(made)
             made.job.stopping.set()
+            made.save()
             made.close()
 
     def others_server(self, run_id):

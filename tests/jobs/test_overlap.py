@@ -241,7 +241,7 @@ def test_updates_that_are_rarer_than_turns_come_all_the_same(tmp_path, collect_s
         tmp_path,
         overlap=True,
         environment_steps=800,
-        evaluation_interval=0,
+        evaluation=test_one_process.rated(0),
         collect_steps=collect_steps,
         updates_per_step=ratio,
     )
@@ -290,7 +290,7 @@ def test_an_environment_that_hangs_ends_the_run_with_an_error_that_says_so(tmp_p
                 environment=hanging,
                 overlap=True,
                 environment_steps=10_000,
-                evaluation_interval=0,
+                evaluation=test_one_process.rated(0),
                 sample_timeout_seconds=2.0,
             )
     finally:

@@ -85,8 +85,8 @@ def test_an_evaluator_in_another_environment_is_refused(run, monkeypatch, capfd)
     gin.clear_config()
     said = capfd.readouterr().err
     assert code == 2, said
-    assert "the environment of evaluator-0 of run mine does not fit the run at localhost:" in said
-    assert "time step spec/observation/shape[0]: 6 here, 4 in the run" in said
+    assert "the evaluation environment, which differs from the one that they are trained in" in said
+    assert "observation: float32 of shape (6,) instead of float32 of shape (4,)" in said
 
 
 def learner_refused(run, capfd, *flags):

@@ -95,3 +95,19 @@ def test_the_longest_lag_since_it_was_asked_for_counts(statistics):
     assert statistics.take_version_lag_seconds() is None
     statistics.take(report(1, "1", 20, lag=0.0))
     assert statistics.take_version_lag_seconds() == 0.0
+
+
+def test_actors_that_are_restarted_for_ever_leave_no_more_than_the_latest_processes(statistics):
+    count = 3 * reported_statistics._REMEMBERED_PROCESSES
+    statistics.take(report(1, "steady", 7, episodes=2))
+    for number in range(count):
+        assert statistics.take(report(0, f"process {number}", 10, episodes=1)) == 10
+    assert statistics.environment_steps == 10 * count + 7
+    assert statistics.episodes == count + 2
+    assert statistics.totals == {0: 10, 1: 7}
+    assert len(statistics.state()["processes"]) == reported_statistics._REMEMBERED_PROCESSES
+    # What comes again out of a restored replay still changes nothing, after a restart as well.
+    later = resumed(statistics)
+    assert later.take(report(0, f"process {count - 500}", 10, episodes=1)) == 0
+    assert later.take(report(1, "steady", 7, episodes=2)) == 0
+    assert later.episodes == count + 2

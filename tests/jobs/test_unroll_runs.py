@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from actor_learner import experiment, run_directory
+from actor_learner import evaluation_settings, experiment, run_directory
 from actor_learner.agents import impala, ppo
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.jobs import one_process
@@ -47,8 +47,7 @@ def train(tmp_path, agent, **settings):
             AGENTS[agent],
             replay=unroll_queue.UnrollQueue(LENGTH),
             environment_steps=1_500,
-            evaluation_interval=0,
-            evaluation_episodes=2,
+            evaluation=evaluation_settings.Evaluation(interval=0, episodes=2),
             report_seconds=1e-6,
             **settings,
         ),

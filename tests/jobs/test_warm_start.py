@@ -16,8 +16,8 @@ from actor_learner.parameters import variables
 BINDINGS = (
     "Experiment.environment_steps = 300",
     "Experiment.initial_random_steps = 100",
-    "Experiment.evaluation_interval = 0",
-    "Experiment.evaluation_episodes = 1",
+    "Evaluation.interval = 0",
+    "Evaluation.episodes = 1",
     "GymnasiumEnvironment.num_envs = 4",
     "dqn.fc_layer_params = (16,)",
 )

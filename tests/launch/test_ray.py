@@ -98,11 +98,11 @@ def test_jobs_survive_their_node_and_the_run_completes(cluster, tmp_path):
 
 TRAINING = (
     "Experiment.environment_steps = 15_000",
-    "Experiment.target_return = None",
+    "Evaluation.target_return = None",
     "Experiment.initial_random_steps = 200",
     "Experiment.updates_per_step = 1.0",
-    "Experiment.evaluation_interval = 0",
-    "Experiment.evaluation_episodes = 1",
+    "Evaluation.interval = 0",
+    "Evaluation.episodes = 1",
     "dqn.fc_layer_params = (16,)",
     "Jobs.resources = {'replay': {'home': 1}, 'learner': {'home': 1}, 'actor': {'acting': 1}}",
 )

@@ -52,3 +52,16 @@ def test_a_job_is_killed_here_only_after_its_own_grace_and_given_up_later(grace_
     assert not job.end_late() and process.told == ["terminate", "kill"]
     clock.now += 15.0
     assert job.end_late()
+
+
+@pytest.mark.parametrize("code, state", [(1, supervised_job.WAITING), (5, supervised_job.FAILED)])
+def test_a_job_that_failed_for_good_is_not_started_again(code, state):
+    class Ended(Deaf):
+        def poll(self):
+            return code
+
+    spec = job_spec.JobSpec("actor", 0, ["true"])
+    job = supervised_job.SupervisedJob(spec, Launcher(Ended()), None, print, clock=Clock())
+    job.tick(Clock.now)
+    assert job.state == state
+    assert ("does not cure" in job.last_words) == (state == supervised_job.FAILED)

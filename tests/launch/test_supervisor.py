@@ -143,6 +143,14 @@ def test_a_job_that_finds_its_configuration_wrong_is_not_restarted(launch):
     assert "ConfigError: the toy has no batteries" in said and "restart 1" not in said
 
 
+def test_a_job_that_would_fail_once_more_is_not_restarted(launch):
+    launched = launch("learner-0 --fail=evaluation")
+    code, said = launched.end()
+    assert code == 1, said
+    assert "EvaluationError: the toy has no score" in said and "restart 1" not in said
+    assert "exit code 5" in said and "which starting it again does not cure" in said
+
+
 def test_when_the_launcher_is_killed_its_jobs_save_and_nothing_is_left(launch):
     launched = launch("actor-0 --grandchildren=2", "learner-0")
     left = launched.pids("actor-0") + launched.pids("learner-0")

@@ -70,13 +70,13 @@ def run(tmp_path, *tolerated, starts_needed, **codes):
 def test_a_run_goes_on_without_what_is_tolerated_and_says_so_in_the_end(tmp_path):
     # Five jobs, and one restart of each that fails.
     code, said, started = run(
-        tmp_path, "actor", "evaluator", starts_needed=7, actor_1=1, evaluator_0=7
+        tmp_path, "actor", "evaluator", starts_needed=7, actor_1=1, evaluator_0=9
     )
     assert code == run_jobs.LACKING == 4, said
     assert started.count("actor-1") == started.count("evaluator-0") == 2
     assert "training is complete" in said
     assert "actor-1 failed for good: exit code 1" in said
-    assert "evaluator-0 failed for good: exit code 7" in said
+    assert "evaluator-0 failed for good: exit code 9" in said
     assert said.splitlines()[-1] == f"completed without actor-1, evaluator-0: {tmp_path / 'run'}"
 
 

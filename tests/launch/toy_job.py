@@ -37,6 +37,10 @@ class ToyJob(worker.Worker):
         self._steps += 1
         if self._fail == "poll":
             raise RuntimeError(f"{self.job} broke its toy")
+        if self._fail == "evaluation":
+            raise errors.EvaluationError("the toy has no score")
+        if self._fail == "nan":
+            raise errors.NotFiniteError(f"{self.job} met a NaN")
         if self._last_to_finish:
             done = (self._run / "learner-0.saved").exists()
         else:

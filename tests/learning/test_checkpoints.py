@@ -215,3 +215,23 @@ def test_saving_the_same_step_again_replaces_it(tmp_path):
     assert len(checkpointer.manager.checkpoints) == 1
     _, items = restore(tmp_path)
     assert items["step"].numpy() == 5
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_an_agent_that_is_not_finite_is_not_saved_and_counts_as_damaged(tmp_path, number):
+    def make():
+        agent = tf.Module()
+        agent.weight = tf.Variable(1.0, name="weight")
+        best = tf.Variable(float("-inf"))  # Of the caller, which may be what it likes.
+        return checkpoints.Checkpointer(str(tmp_path), agent=agent, best=best), agent
+
+    checkpointer, agent = make()
+    checkpointer.save(1)
+    agent.weight.assign(number)
+    with pytest.raises(errors.NotFiniteError, match="weight"):
+        checkpointer.save(2)
+    checkpointer.manager.save(checkpoint_number=2)  # As an earlier release would have.
+    resumed, agent = make()
+    assert resumed.initialize_or_restore().endswith("ckpt-1")
+    assert agent.weight.numpy() == 1.0
+    assert "ckpt-2.index" in files(os.path.join(tmp_path, checkpoints.CORRUPT_DIR))

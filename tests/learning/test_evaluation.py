@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ import tensorflow as tf
 from tf_agents.networks import q_network
 from tf_agents.policies import greedy_policy, q_policy
 
+from actor_learner import errors
 from actor_learner.learning import evaluation, learner, triggers
 from tests.learning import tiny_agent
 
@@ -103,8 +105,8 @@ def test_evaluates_by_seconds():
     assert seen == [20.0, 41.0]
 
 
-def test_asks_to_stop_at_the_target_after_telling_observers():
-    results = iter([result(100.0, 200.0), result(190.0, 210.0)])
+def test_asks_to_stop_at_a_target_that_is_confirmed_after_telling_observers():
+    results = iter([result(100.0, 200.0), result(190.0, 210.0), result(204.0, 204.0)])
     seen = []
     trigger = evaluation.EvaluationTrigger(
         lambda: next(results),
@@ -116,8 +118,32 @@ def test_asks_to_stop_at_the_target_after_telling_observers():
     trigger(10)
     with pytest.raises(triggers.StopTraining) as raised:
         trigger(20)
-    assert raised.value.reason == "mean return 200 over 2 episodes reached the target 200"
-    assert len(seen) == 2
+    assert raised.value.reason == (
+        "mean return 200 over 2 episodes reached the target 200, and 204 over 2 others confirmed it"
+    )
+    assert [r.confirmed and r.confirmed.mean for r in seen] == [None, 204.0]
+
+
+def test_a_target_that_is_not_confirmed_is_not_reached_and_the_log_says_so(caplog):
+    results = iter([result(30.0), result(29.0), result(31.0), result(float("nan"))])
+    trigger = evaluation.EvaluationTrigger(
+        lambda: next(results), tiny_agent.train_step(), 10, target_return=30
+    )
+    with caplog.at_level("INFO", logger="absl"):
+        trigger(10)
+        trigger(20)
+    assert next(results, None) is None
+    assert "but 29 over 1 others does not confirm it" in caplog.text
+    assert "but nan over 1 others does not confirm it" in caplog.text
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), float("-inf")])
+def test_an_evaluation_that_is_not_finite_reaches_no_target(wrong):
+    fine = result(5.0)
+    for chosen_by, confirmed in ((result(wrong), fine), (fine, result(wrong)), (fine, None)):
+        rated = dataclasses.replace(chosen_by, confirmed=confirmed)
+        assert not evaluation.reaches(rated, 1.0)
+    assert evaluation.reaches(dataclasses.replace(fine, confirmed=fine), 1.0)
 
 
 def test_a_learner_stops_at_the_target(tmp_path):
@@ -131,7 +157,7 @@ def test_a_learner_stops_at_the_target(tmp_path):
         while trained.stop_reason is None and trained.train_step_numpy < 100:
             trained.run(7)
     assert step.numpy() == 42  # Evaluated at 14, 28 and 42: the first at or beyond 30.
-    assert trained.stop_reason == "mean return 42 over 1 episodes reached the target 30"
+    assert trained.stop_reason.startswith("mean return 42 over 1 episodes reached the target 30,")
 
 
 # The best policy.
@@ -188,6 +214,76 @@ def test_a_later_run_replaces_only_what_it_beats(tmp_path, policy):
     assert saved_weight(directory)[0] == 1.0
     later(result(7.5))
     assert saved_weight(directory)[0] == 2.0
+
+
+def confirmed(choosing, confirming, **more):
+    return dataclasses.replace(result(choosing, **more), confirmed=result(confirming, **more))
+
+
+def test_the_score_shown_is_that_of_episodes_that_did_not_choose_the_policy(tmp_path, policy):
+    directory = str(tmp_path / "best")
+    best = evaluation.BestPolicyTrigger(policy, directory, train_step=tiny_agent.train_step())
+    # The third is chosen though it is confirmed to be worse: what confirms has no say.
+    for choosing, confirming, shown in ((5, 4, 4), (5, 9, 4), (7, 3, 3), (6, 8, 3)):
+        best(confirmed(choosing, confirming))
+        assert best.best["mean"] == score(directory)["mean"] == shown
+    assert score(directory)["chosen_by"] == dict(mean=7.0, std=0.0, min=7.0, max=7.0, episodes=1)
+    assert evaluation.BestPolicyTrigger(
+        policy, directory, train_step=tiny_agent.train_step()
+    ).would_keep(result(7.5))
+
+
+def test_of_policies_that_are_all_alike_the_best_ones_score_is_not_the_luckiest():
+    random = np.random.default_rng(0)
+    shown = []
+    for _ in range(300):
+        best = None
+        for _ in range(50):
+            candidate = evaluation.score_of(confirmed(random.normal(), random.normal()))
+            best = candidate if evaluation.supersedes(candidate, best) else best
+        shown.append(best["mean"])
+    # The highest of 50 is 2.2 on the average; 0.2 is 3.5 standard errors of the mean.
+    assert abs(np.mean(shown)) < 0.2
+
+
+def test_a_policy_that_is_confirmed_to_reach_the_target_is_the_best(tmp_path, policy):
+    directory = str(tmp_path / "best")
+    best = evaluation.BestPolicyTrigger(
+        policy, directory, train_step=tiny_agent.train_step(), target_return=10.0
+    )
+    for choosing, confirming, shown in ((15, 9, 9), (11, 10, 10), (16, 9, 10), (17, 12, 12)):
+        best(confirmed(choosing, confirming))
+        assert score(directory)["mean"] == shown
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), float("-inf")])
+def test_an_evaluation_that_is_not_finite_is_never_the_best_nor_in_its_way(tmp_path, policy, wrong):
+    directory = str(tmp_path / "best")
+    best = evaluation.BestPolicyTrigger(policy, directory, train_step=tiny_agent.train_step())
+    best(result(1.0, wrong))
+    best(confirmed(1.0, wrong))
+    assert best.best is None and not os.path.exists(directory)
+    best(result(2.0))
+    best(result(wrong))
+    best(confirmed(3.0, wrong))
+    assert score(directory)["mean"] == 2.0
+    best(result(2.5))
+    assert score(directory)["mean"] == 2.5
+
+
+def test_a_score_of_nan_that_earlier_code_has_left_does_not_block_the_best(tmp_path, policy):
+    directory = tmp_path / "best"
+    (directory / "policy").mkdir(parents=True)
+    (directory / "score.json").write_text('{"mean": NaN, "train_step": 3}')
+    best = evaluation.BestPolicyTrigger(policy, str(directory), train_step=tiny_agent.train_step())
+    assert best.best is None
+    best(result(-100.0))
+
+    def refuse(word):
+        raise AssertionError(f"{word} is not JSON")
+
+    text = (directory / "score.json").read_text()
+    assert json.loads(text, parse_constant=refuse)["mean"] == -100.0
 
 
 class Killed(BaseException):
@@ -268,3 +364,15 @@ def test_an_empty_directory_is_used(tmp_path, policy):
 
 def test_there_is_no_score_before_the_first_best(tmp_path):
     assert evaluation.read_best_score(str(tmp_path / "best")) is None
+
+
+def test_a_policy_that_is_not_finite_never_becomes_the_best(policy, tmp_path):
+    directory = str(tmp_path / "best")
+    trigger = evaluation.BestPolicyTrigger(policy, directory, train_step=tiny_agent.train_step(7))
+    set_weights(policy, 1.0)
+    trigger(result(1.0))
+    set_weights(policy, np.nan)
+    with pytest.raises(errors.NotFiniteError, match="not kept as the best"):
+        trigger(result(5.0))
+    assert saved_weight(directory) == (1.0, 7) and score(directory)["mean"] == 1.0
+    set_weights(policy, 1.0)

@@ -291,3 +291,46 @@ def test_replicas_share_minibatches_out_and_leave_no_frame_to_the_next_round(tmp
         timeout=120,
     )
     assert process.returncode == 0 and process.stdout.endswith("done\n"), process.stdout[-4000:]
+
+
+def test_a_round_that_is_not_finite_reaches_neither_normalizers_nor_weights(tmp_path):
+    def spoiled(dataset_fn):
+        def spoil(trajectory, info):
+            reward = trajectory.reward * tf.constant(float("nan"))
+            return trajectory._replace(reward=reward), info
+
+        return lambda: dataset_fn().map(spoil)
+
+    made, agent = make(tmp_path, normalization_dataset_fn=spoiled(rounds_of((10, 15))))
+    with made:
+        with pytest.raises(errors.NotFiniteError, match="reward of a round is not finite"):
+            made.run()
+        assert agent.normalized.numpy().size == 0 and agent.take_seen() == []
+
+
+def test_minibatches_that_are_not_finite_are_skipped_if_asked_for(tmp_path):
+    def spoiled(dataset_fn):
+        def spoil(trajectory, info):
+            # Each round's first frame; the normalizers are shown others.
+            first = tf.equal(trajectory.observation % 100.0, 0.0)
+            nan = tf.fill(tf.shape(first), float("nan"))
+            return (
+                trajectory._replace(observation=tf.where(first, nan, trajectory.observation)),
+                info,
+            )
+
+        return lambda: dataset_fn().map(spoil)
+
+    made, agent = make(
+        tmp_path,
+        lengths=(4,),
+        experience_dataset_fn=spoiled(rounds_of((4,))),
+        num_epochs=2,
+        minibatch_size=1,
+        shuffle_buffer_size=10,
+        when_not_finite="skip",
+    )
+    with made:
+        made.run()
+        assert made.train_step_numpy == 6 and made.skipped_steps == 2
+        assert sorted(agent.take_seen()) == [101.0, 101.0, 102.0, 102.0, 103.0, 103.0]

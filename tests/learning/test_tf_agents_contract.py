@@ -18,6 +18,7 @@ _NO_TPU = {
 _SLOW = "slow: another case of the same runs here, and this one with the learning proofs"
 
 
+@pytest.mark.timeout(600)
 def test_tf_agents_learner_tests_pass_against_our_learner():
     slow = [
         _INITIAL + case
@@ -33,7 +34,7 @@ def test_tf_agents_learner_tests_pass_against_our_learner():
         "tf_agents.train.learner_test",
         _LEARNER,
         deselect={**_NO_TPU, **{name: _SLOW for name in slow}},
-        timeout_seconds=280,
+        timeout_seconds=560,
     )
     assert {
         "LearnerTest.testLearnerRun",

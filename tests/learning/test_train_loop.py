@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from actor_learner.learning import train_loop
+from actor_learner.reporting import row_limit
 
 
 def may_record(step, interval):
@@ -38,6 +39,24 @@ def test_an_agent_that_counts_in_another_way_is_found_out_and_recorded_throughou
     assert planner.as_planned(train_loop.Stretch(True, 300), 600)
     assert planner.as_planned(train_loop.Stretch(True, 300), 300)
     assert planner.plan(600, 300) == [(True, 300)]  # It is not trusted again.
+
+
+def test_summaries_become_fewer_in_a_run_of_very_many(monkeypatch):
+    monkeypatch.setattr(row_limit, "row_limit", lambda: 10)
+    planner = train_loop.StretchPlanner(summary_interval=1_000)
+    planner.as_planned(train_loop.Stretch(True, 1), 1)
+    recorded = []
+    for step in range(0, 40_000, 100):
+        at = step
+        for stretch in planner.plan(step, 100):
+            if stretch.records:
+                steps = range(at, at + stretch.iterations)
+                recorded += [s + 1 for s in steps if (s + 1) % 1_000 == 0]
+            at += stretch.iterations
+    assert recorded[:10] == list(range(1_000, 11_000, 1_000))
+    # Then every second, every third, ... of them.
+    assert recorded[10:15] == [12_000, 14_000, 16_000, 18_000, 20_000]
+    assert recorded[15:] == [21_000, 24_000, 27_000, 30_000, 32_000, 36_000, 40_000]
 
 
 @pytest.mark.parametrize(

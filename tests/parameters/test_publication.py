@@ -295,3 +295,30 @@ def test_waiting_ends_when_the_job_is_asked_to_end(replay):
     follower = follow(replay, variables(0))
     assert not follower.wait_for(lambda: False, 30, stopping)
     follower.close()
+
+
+def test_variables_that_are_not_finite_are_neither_published_nor_applied(replay):
+    broken = variables(7)
+    publisher = publisher_lib.Publisher(replay.address, broken, RUN, timeout_seconds=20.0)
+    publisher.publish(5)
+    publisher.flush()
+    values = variables(0)
+    follower = follow(replay, values)
+    assert follower.wait_for(lambda: follower.pulled_version == 5, 30, NEVER)
+    follower.apply()
+    broken[0].assign(tf.fill([3, 2], np.nan))
+    with pytest.raises(errors.NotFiniteError, match="6 of 6 NaN"):
+        publisher.publish(6)
+    # As an earlier release would have done.
+    publisher._values = (publication.pack_variables(broken).pack(), 6)
+    publisher.announce(announcement(train_step=6))
+    publisher.flush()
+    assert follower.wait_for(lambda: follower.announcement is not None, 30, NEVER)
+    assert not follower.apply() and follower.version == 5
+    broken[0].assign(tf.fill([3, 2], 8.0))
+    publisher.publish(7)
+    assert follower.wait_for(lambda: follower.pulled_version == 7, 30, NEVER)
+    assert follower.apply()
+    np.testing.assert_array_equal(values[0], np.full([3, 2], 8.0))
+    follower.close()
+    publisher.close()

@@ -1,11 +1,14 @@
 """Variables through a real server: values, mismatches and deadlines."""
 
+import logging
+import socket
 import threading
 
 import numpy as np
 import pytest
 import reverb
 import tensorflow as tf
+from absl import logging as absl_logging
 from tf_agents.experimental.distributed import reverb_variable_container as theirs
 
 from actor_learner import errors
@@ -118,3 +121,81 @@ def test_push_and_pull_end_after_the_servers_death():
         container.push(_variables(2.0))
     with pytest.raises(errors.ReplayTimeoutError):
         container.pull()
+
+
+class _Words(logging.Handler):
+    """Tells a waiting test that the log has said something."""
+
+    def __init__(self, words):
+        super().__init__()
+        self._words = words
+        self.said = threading.Event()
+
+    def emit(self, record):
+        if self._words in record.getMessage():
+            self.said.set()
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """Makes an event for when the log has said some words, at once instead of in ten seconds."""
+    monkeypatch.setattr(container_lib, "_FIRST_WORD_SECONDS", 0.2)
+    handlers = []
+
+    def event_of(words):
+        handlers.append(_Words(words))
+        absl_logging.get_absl_logger().addHandler(handlers[-1])
+        return handlers[-1].said
+
+    yield event_of
+    for handler in handlers:
+        absl_logging.get_absl_logger().removeHandler(handler)
+
+
+def _in_thread(call):
+    results = []
+    thread = threading.Thread(target=lambda: results.append(call()), daemon=True)
+    thread.start()
+    return thread, results
+
+
+def test_pull_waits_for_ever_by_default_and_says_so(address, said):
+    container = container_lib.ReverbVariableContainer(address)
+    waits = said("without a deadline: no variables were pushed yet to table 'variables'")
+    thread, pulled = _in_thread(container.pull)
+    assert waits.wait(20)
+    assert thread.is_alive()
+    container_lib.ReverbVariableContainer(address).push(_variables(6.0))
+    thread.join(20)
+    assert _values(pulled[0]) == [[6.0, 6.0], [[6.0]], 6]
+
+
+def test_a_container_waits_for_its_server_and_says_so(said):
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    waits = said(f"without a deadline: no Reverb server answered at localhost:{port}")
+    thread, made = _in_thread(lambda: container_lib.ReverbVariableContainer(f"localhost:{port}"))
+    assert waits.wait(20)
+    server = reverb.Server([container_lib.variable_table(_variables())], port=port)
+    try:
+        thread.join(60)
+        made[0].push(_variables(2.0))
+        assert _values(made[0].pull()) == [[2.0, 2.0], [[2.0]], 2]
+    finally:
+        server.stop()
+
+
+def test_variables_that_are_not_finite_are_neither_pushed_nor_assigned(address):
+    container = container_lib.ReverbVariableContainer(address)
+    container.push(_variables(1.0))
+    broken = _variables(2.0)
+    broken[container_lib.POLICY_KEY][1].assign([[np.inf]])
+    with pytest.raises(errors.NotFiniteError, match="policy_variables/1"):
+        container.push(broken)
+    assert _values(container.pull()) == [[1.0, 1.0], [[1.0]], 1]
+    theirs.ReverbVariableContainer(address).push(broken)
+    variables = _variables()
+    with pytest.raises(errors.NotFiniteError, match="policy_variables/1"):
+        container.update(variables)
+    assert _values(variables) == [[0.0, 0.0], [[0.0]], 0]

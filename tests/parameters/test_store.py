@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from actor_learner import errors, file_lock
+from actor_learner import errors, file_lock, finite
 from actor_learner.parameters import store as store_lib
 
 
@@ -285,3 +285,17 @@ def test_no_tensorflow_is_needed():
         "from actor_learner.commands import params; assert 'tensorflow' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_what_is_not_finite_is_refused_and_an_older_version_used(store, monkeypatch, number):
+    push(store, 1)
+    broken = {"kernel": np.array([1.0, number], np.float32)}
+    with pytest.raises(errors.NotFiniteError, match="kernel .*1 of 2"):
+        store.push("policy", broken, 2)
+    with monkeypatch.context() as earlier_release:
+        earlier_release.setattr(finite, "is_finite", lambda array: True)
+        store.push("policy", broken, 2)
+    assert store.get("policy").version == 1
+    with pytest.raises(store_lib.DamagedParametersError, match="not finite"):
+        store.get("policy", 2)

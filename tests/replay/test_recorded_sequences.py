@@ -9,7 +9,7 @@ import reverb
 import tensorflow as tf
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import errors, experiment, run_directory
+from actor_learner import errors, evaluation_settings, experiment, run_directory
 from actor_learner.agents import r2d2
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.environments import memory
@@ -55,8 +55,7 @@ def recorded(tmp_path_factory):
         updates_per_step=0.01,
         initial_random_steps=0,
         batch_size=4,
-        evaluation_interval=0,
-        evaluation_episodes=1,
+        evaluation=evaluation_settings.Evaluation(interval=0, episodes=1),
         record=True,
     )
     with one_process.OneProcess(online, run_directory.RunDirectory(path), seed=1) as training:
@@ -165,8 +164,7 @@ def test_r2d2_mixes_recorded_and_new_sequences_and_gives_both_priorities(
         learn_from=100,
         updates_per_step=0.1,
         batch_size=8,
-        evaluation_interval=0,
-        evaluation_episodes=1,
+        evaluation=evaluation_settings.Evaluation(interval=0, episodes=1),
     )
     with one_process.OneProcess(
         run, run_directory.RunDirectory(tmp_path / "run"), seed=1

@@ -33,12 +33,19 @@ def test_close_prints_the_last_state_once_if_it_is_owed():
     stream, clock = io.StringIO(), Clock()
     view = make(stream, clock, interval_seconds=10.0)
     view.write({"environment_steps": 100})
-    view.write({"environment_steps": 1000, "eval_return": 475.5, "eval_return_std": 1.25})
+    view.write(
+        {
+            "environment_steps": 1000,
+            "best_return": 475.5,
+            "best_return_std": 1.25,
+            "best_environment_steps": 900,
+        }
+    )
     view.close()
     view.close()
     assert stream.getvalue().splitlines() == [
         "10% of 1,000 | environment steps 100",
-        "100% of 1,000 | environment steps 1,000 | best evaluation 475.5 ± 1.2 at 1,000",
+        "100% of 1,000 | environment steps 1,000 | best policy 475.5 ± 1.2 at 900",
     ]
     assert not stream.closed
 

@@ -57,11 +57,15 @@ def test_a_standing_run_or_one_without_end_has_no_time_left():
     assert (endless.fraction, endless.seconds_left) == (None, None)
 
 
-def test_the_best_evaluation_stays_while_worse_ones_and_nan_pass():
-    state = progress.Progress(1000, best={"eval_return": 10.0, "environment_steps": 50})
-    for steps, score in ((100, 9.0), (200, 30.0), (300, 20.0), (400, math.nan)):
-        state.update(row(1.0, steps, eval_return=score, eval_return_std=1.5))
-    assert progress.best_evaluation(state.best) == "30.0 ± 1.5 at 200"
+def test_the_best_policys_score_is_shown_and_not_the_luck_of_the_highest_evaluation():
+    earlier = {"best_return": 10.0, "best_environment_steps": 50}
+    state = progress.Progress(1000, best=earlier)
+    state.update(row(1.0, 100, eval_return=99.0, eval_return_std=1.5))
+    assert progress.best_policy(state.best) == "10.0 at 50"
+    best = {"best_return": 8.0, "best_return_std": 1.5, "best_environment_steps": 200}
+    state.update(row(1.0, 200, eval_return=30.0, **best))
+    state.update(row(1.0, 400, eval_return=math.nan, **best))
+    assert progress.best_policy(state.best) == "8.00 ± 1.50 at 200"
     assert state.latest["environment_steps"] == 400
 
 
@@ -82,7 +86,7 @@ def test_metrics_are_merged_over_rows_and_formatted():
             **{"return": 123.44},
         )
     )
-    state.update(row(31.0, 26_000, eval_return=487.25, eval_return_std=12.14))
+    state.update(row(31.0, 26_000, best_return=487.25, best_return_std=12.14))
     assert state.metrics() == [
         ("environment steps", "26,000, 1.2k/s"),
         ("train steps", "12,600, 640/s"),
@@ -92,5 +96,5 @@ def test_metrics_are_merged_over_rows_and_formatted():
         ("epsilon", "0.1"),
         ("replay size", "25,200"),
         ("samples/insert", "32.00"),
-        ("best evaluation", "487.2 ± 12.1 at 26,000"),
+        ("best policy", "487.2 ± 12.1"),
     ]

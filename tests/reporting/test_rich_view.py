@@ -22,8 +22,9 @@ ROW = {
     "loss": 0.012345,
     "replay_size": 25_200,
     "samples_per_insert": 32.0,
-    "eval_return": 487.25,
-    "eval_return_std": 12.14,
+    "best_return": 487.25,
+    "best_return_std": 12.14,
+    "best_environment_steps": 25_200,
     "eval_episodes": 20,
 }
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -87,10 +88,10 @@ def test_eighty_columns_show_the_bar_and_two_columns_of_metrics():
     bar, *metrics = [line for line in show(80, [ROW]).last_picture() if line]
     assert re.fullmatch(r"dqn_cartpole  [━╸╺]+  42%  0:30  0:28 left", bar)
     assert metrics == [
-        "environment steps  25,200, 1.2k/s      loss             0.0123",
-        "train steps        12,600, 640/s       replay size      25,200",
-        "return             123.4               samples/insert   32.00",
-        "episode length     99.50               best evaluation  487.2 ± 12.1 at 25,200",
+        "environment steps  25,200, 1.2k/s      loss            0.0123",
+        "train steps        12,600, 640/s       replay size     25,200",
+        "return             123.4               samples/insert  32.00",
+        "episode length     99.50               best policy     487.2 ± 12.1 at 25,200",
     ]
 
 
@@ -106,13 +107,13 @@ def test_forty_columns_show_every_metric_below_one_another():
         "loss              0.0123",
         "replay size       25,200",
         "samples/insert    32.00",
-        "best evaluation   487.2 ± 12.1 at 25,200",
+        "best policy       487.2 ± 12.1 at 25,200",
     ]
 
 
 @pytest.mark.parametrize("columns", [10, 20, 40, 60, 80, 200])
 def test_no_line_is_wider_than_the_terminal(columns):
-    huge = {**ROW, "environment_steps": 12_345_678_901, "eval_return": -123_456_789.25}
+    huge = {**ROW, "environment_steps": 12_345_678_901, "best_return": -123_456_789.25}
     terminal = show(columns, [ROW, huge], title="a title that is much too long " * 5)
     lines = terminal.last_picture()
     assert len(lines) > 8 or columns == 200
@@ -149,7 +150,8 @@ def test_the_cursor_is_back_and_the_standard_streams_are_untouched():
     assert terminal.raw.rindex("\x1b[?25h") > terminal.raw.rindex("\x1b[?25l")
 
 
-def test_the_best_evaluation_of_an_earlier_run_is_shown():
-    earlier = {"eval_return": 490.0, "eval_return_std": 3.0, "environment_steps": 12_000}
-    picture = show(40, [ROW], best=earlier).last_picture()
-    assert "best evaluation   490.0 ± 3.0 at 12,000" in picture
+def test_the_best_policy_of_an_earlier_run_is_shown():
+    earlier = {"best_return": 490.0, "best_return_std": 3.0, "best_environment_steps": 12_000}
+    row = {key: value for key, value in ROW.items() if not key.startswith("best")}
+    picture = show(40, [row], best=earlier).last_picture()
+    assert "best policy       490.0 ± 3.0 at 12,000" in picture

@@ -4,10 +4,10 @@ from actor_learner import errors
 from actor_learner.reporting import summary
 
 BEST = {
-    "eval_return": 487.25,
-    "eval_return_std": 12.14,
-    "eval_episodes": 20,
-    "environment_steps": 24_000,
+    "best_return": 487.25,
+    "best_return_std": 12.14,
+    "best_episodes": 20,
+    "best_environment_steps": 24_000,
 }
 
 
@@ -45,7 +45,7 @@ def test_an_interrupted_run_says_first_how_to_resume():
     assert lines(status="interrupted", reason="Ctrl-C", best=None) == [
         "Stopped at 60,000 environment steps, 30,000 train steps, after 1:12: Ctrl-C",
         "Resume with:  actor-learner train --resume runs/dqn",
-        "Best return:  none, no evaluation was made",
+        "Best return:  none, no evaluation has rated a policy",
         "Policies:     runs/dqn/policies",
         "Evaluate:     actor-learner eval runs/dqn",
         "View:         tensorboard --logdir runs/dqn",
@@ -62,7 +62,7 @@ def test_a_failed_run_without_evaluation_promises_no_policy():
     ) == [
         "Failed at 60,000 environment steps, 30,000 train steps, after 1:12: trigger Pager raised",
         "Log:          runs/dqn/log",
-        "Best return:  none, no evaluation was made",
+        "Best return:  none, no evaluation has rated a policy",
         "Resume:       actor-learner train --resume runs/dqn",
         "View:         tensorboard --logdir runs/dqn",
     ]
@@ -80,7 +80,7 @@ def test_paths_with_spaces_are_quoted_in_commands():
 
 
 def test_one_episode_without_spread_reads_well():
-    shown = lines(best={"eval_return": 0.5, "eval_episodes": 1})
+    shown = lines(best={"best_return": 0.5, "best_episodes": 1})
     assert shown[1] == "Best return:  0.50 over 1 episode"
 
 

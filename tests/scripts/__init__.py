@@ -1,0 +1,1 @@
+"""Scripts written for TF-Agents' modules, which tests run with only their imports changed."""
