@@ -12,9 +12,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from actor_learner import errors
 from actor_learner.commands import control, params, up
-from actor_learner.jobs import flags, warm_start
+from actor_learner.jobs import flags
+from actor_learner.runs import warm_start
+from actor_learner.support import errors
 
 JOBS = {
     "replay": "the replay server of a run of separate jobs",

@@ -1,6 +1,6 @@
 """Imports every room, so that all that gin files may name is registered. Imports TensorFlow."""
 
-from actor_learner import evaluation_settings, experiment, parts, tensorflow_threads, unsaved
+from actor_learner import evaluation_settings, experiment, parts
 from actor_learner.acting import actor
 from actor_learner.agents import bc, c51, cql_sac, ddpg, dqn, impala, ppo, r2d2, sac, td3
 from actor_learner.environments import (
@@ -11,25 +11,25 @@ from actor_learner.environments import (
     suite_mujoco,
     suite_pybullet,
 )
-from actor_learner.jobs import extra_jobs, stored_versions, warm_start
+from actor_learner.jobs import extra_jobs
 from actor_learner.learning import evaluation, learner, ppo_learner, triggers
 from actor_learner.parameters import reverb_variable_container
-from actor_learner.replay import (
+from actor_learner.replay import observers, reverb_replay_buffer
+from actor_learner.replay.server import server, tables
+from actor_learner.replay.streams import (
     lane_replay,
     mixed_replay,
-    observers,
-    offline,
     prioritized_replay,
+    recorded_replay,
     recorded_sequences,
-    reverb_replay_buffer,
     seeded_replay,
     sequence_replay,
-    server,
-    tables,
     unroll_queue,
     window_replay,
 )
 from actor_learner.reporting import log_limit, row_limit
+from actor_learner.runs import stored_versions, warm_start
+from actor_learner.support import tensorflow_threads, unsaved
 
 ROOMS = (
     actor,
@@ -50,7 +50,7 @@ ROOMS = (
     memory,
     mixed_replay,
     observers,
-    offline,
+    recorded_replay,
     parts,
     ppo,
     ppo_learner,

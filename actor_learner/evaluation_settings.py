@@ -6,7 +6,7 @@ from typing import Callable
 
 from tf_agents.environments import py_environment
 
-from actor_learner import configurable, errors
+from actor_learner.support import configurable, errors
 
 
 @configurable.register

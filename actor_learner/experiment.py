@@ -10,19 +10,20 @@ from tf_agents.environments import py_environment
 from tf_agents.policies import greedy_policy, tf_policy
 from tf_agents.specs import tensor_spec
 
-from actor_learner import configurable, errors, evaluation_settings
+from actor_learner import evaluation_settings
 from actor_learner import experience as experience_lib
 from actor_learner import plan as plan_lib
 from actor_learner.agents import algorithm as algorithm_lib
 from actor_learner.environments import lanes as lanes_lib
-from actor_learner.replay import (
+from actor_learner.replay.streams import (
     lane_replay,
-    offline,
+    recorded_replay,
     sample_stream,
     seeded_replay,
     sequence_replay,
     unroll_queue,
 )
+from actor_learner.support import configurable, errors
 
 STREAMS: dict[str, Callable[[], sample_stream.SampleStream]] = {
     experience_lib.TRANSITIONS: lane_replay.LaneReplay,
@@ -180,7 +181,9 @@ class Experiment:
             )
         if agent is None:
             raise errors.ConfigError("Experiment.agent is not set: bind it, e.g. to @dqn")
-        self.is_offline = isinstance(replay, offline.PrefilledStream) and not replay.collects
+        self.is_offline = (
+            isinstance(replay, recorded_replay.PrefilledStream) and not replay.collects
+        )
         if environment is None and not self.is_offline:
             raise errors.ConfigError(
                 "Experiment.environment is not set: bind it, e.g. to @GymnasiumEnvironment. Only "

@@ -16,7 +16,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from actor_learner import configurable, errors
+from actor_learner.support import configurable, errors
 
 _current: dict[str, Any] = {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from actor_learner.replay import sample_stream
+from actor_learner.replay.streams import sample_stream
 
 TURNS_AHEAD = 2
 """Turns that each actor may be ahead of the learner."""

@@ -14,8 +14,7 @@ from collections.abc import Iterator, Sequence
 from importlib import metadata
 from typing import Any
 
-from actor_learner import errors, redaction, unsaved
-from actor_learner.reporting import atomic
+from actor_learner.support import atomic, errors, redaction, unsaved
 
 _VERSIONS_OF = ("actor-learner", "tensorflow", "tf-agents", "dm-reverb", "gymnasium", "numpy")
 

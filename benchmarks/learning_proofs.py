@@ -169,7 +169,7 @@ def _rows(run: pathlib.Path) -> list[dict]:
 
 def _last_row(run: pathlib.Path) -> dict:
     """How far a run came that has crashed; empty if there is nothing to read."""
-    from actor_learner import errors
+    from actor_learner.support import errors
 
     try:
         return _rows(run)[-1]

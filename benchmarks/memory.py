@@ -20,7 +20,7 @@ import reverb
 import tensorflow as tf
 from tf_agents.replay_buffers import reverb_utils as peer_observers
 
-from actor_learner.replay import lane_replay, sample_stream, sequence_replay
+from actor_learner.replay.streams import lane_replay, sample_stream, sequence_replay
 from benchmarks import harness, memory_server, settings, streams
 
 CAPACITY = 100_000_000

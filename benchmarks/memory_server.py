@@ -54,7 +54,7 @@ def main(side: str, case: str, lanes: int) -> None:
     from benchmarks import memory, settings
 
     if side == "ours":
-        from actor_learner.replay import server
+        from actor_learner.replay.server import server
 
         stream, experience = memory.our_stream(case, lanes)
         serving = server.ReplayServer(stream.tables(experience))

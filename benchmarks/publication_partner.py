@@ -100,7 +100,7 @@ class Learner:
 
 def main() -> None:
     from actor_learner.parameters import publication
-    from actor_learner.replay import server
+    from actor_learner.replay.server import server
 
     if sys.argv[1] == "server":
         served = server.ReplayServer(publication.publication_tables(variables()))

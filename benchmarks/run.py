@@ -65,7 +65,7 @@ def _measure(names: list[str], quick: bool, path: pathlib.Path | None) -> str:
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     import importlib
 
-    from actor_learner import tensorflow_threads
+    from actor_learner.support import tensorflow_threads
     from benchmarks import results, settings
 
     # As our experiments with small networks have it; peers do not lose by it.

@@ -19,7 +19,7 @@ from tf_agents.trajectories import trajectory as trajectory_lib
 from tf_agents.utils import common
 
 from actor_learner.agents import algorithm, dqn, sac
-from actor_learner.replay import lane_replay
+from actor_learner.replay.streams import lane_replay
 from benchmarks import streams
 
 PEER_TABLE = "peer"

@@ -8,11 +8,11 @@ from typing import Any, Callable
 from tf_agents.trajectories import policy_step
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner.replay import (
+from actor_learner.replay.server import server
+from actor_learner.replay.streams import (
     prioritized_replay,
     sample_stream,
     sequence_replay,
-    server,
     unroll_queue,
 )
 

@@ -20,7 +20,8 @@ import tensorflow as tf
 import tree
 from reverb import structured_writer
 
-from actor_learner.replay import blocks, lane_replay
+from actor_learner.replay.layouts import blocks
+from actor_learner.replay.streams import lane_replay
 from benchmarks import harness, settings, streams
 
 _DISTINCT = 256

@@ -12,9 +12,9 @@ import numpy as np
 import reverb
 import tensorflow as tf
 
-from actor_learner import errors, reverb_calls
 from actor_learner.jobs import worker
-from actor_learner.replay import tables
+from actor_learner.replay.server import tables
+from actor_learner.support import errors, reverb_calls
 
 SIGNATURE = {"time": tf.TensorSpec([1], tf.float64), "load": tf.TensorSpec([1, 3], tf.float32)}
 

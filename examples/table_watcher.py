@@ -13,10 +13,10 @@ import time
 import gin
 import reverb
 
-from actor_learner import errors, reverb_calls
 from actor_learner.jobs import worker
 from actor_learner.naming import name_errors
-from actor_learner.replay import state
+from actor_learner.replay.server import state
+from actor_learner.support import errors, reverb_calls
 
 
 @gin.configurable

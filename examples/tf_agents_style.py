@@ -23,7 +23,7 @@ from actor_learner import (
     triggers,
 )
 from actor_learner.learning import learner as learner_lib
-from actor_learner.replay import tables
+from actor_learner.replay.server import tables
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("root_dir", None, "Where checkpoints, policies and summaries go.")

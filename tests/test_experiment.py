@@ -3,18 +3,19 @@
 import pytest
 import tensorflow as tf
 
-from actor_learner import errors, experiment
 from actor_learner import experience as experience_lib
+from actor_learner import experiment
 from actor_learner.agents import dqn, ppo, r2d2
 from actor_learner.environments import gymnasium as gymnasium_environment
-from actor_learner.replay import (
+from actor_learner.replay.recording import experience_recorder
+from actor_learner.replay.streams import (
     lane_replay,
-    offline,
-    recording,
+    recorded_replay,
     seeded_replay,
     sequence_replay,
     unroll_queue,
 )
+from actor_learner.support import errors
 
 
 def cartpole(seed, num_envs=4):
@@ -106,8 +107,8 @@ def test_settings_that_do_not_fit_the_algorithm_are_refused(algorithms):
     ],
 )
 def test_what_has_no_effect_on_recorded_experience_is_refused(settings, match, tmp_path):
-    (tmp_path / recording.DESCRIPTION).write_text("{}")  # Not read before it is needed.
-    recorded = offline.RecordedReplay(str(tmp_path))
+    (tmp_path / experience_recorder.DESCRIPTION).write_text("{}")  # Not read before it is needed.
+    recorded = recorded_replay.RecordedReplay(str(tmp_path))
     with pytest.raises(errors.ConfigError, match=match):
         make(replay=recorded, **settings)
 

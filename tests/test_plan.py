@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from actor_learner import plan as plan_lib
-from actor_learner.replay import sample_stream
+from actor_learner.replay.streams import sample_stream
 
 RATIOS = (1e-4, 0.005, 1 / 128, 0.1, 0.25, 0.3, 1 / 3, 0.7, 1.0, 1.1, 2.0, 7.0)
 

@@ -13,13 +13,13 @@ from absl import logging
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
-from actor_learner import configurable, counters
 from actor_learner.acting import metrics as metrics_lib
 from actor_learner.environments import lanes as lanes_lib
 from actor_learner.inference import python as python_inference
 from actor_learner.inference import streams
 from actor_learner.reporting import row_limit
 from actor_learner.reporting import summaries as summaries_lib
+from actor_learner.support import configurable, counters
 
 Observer = Callable[[trajectory_lib.Trajectory], Any]
 

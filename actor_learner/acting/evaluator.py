@@ -8,9 +8,9 @@ from typing import Any, Callable, NamedTuple
 import numpy as np
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import errors
 from actor_learner.environments import lanes as lanes_lib
 from actor_learner.inference import streams
+from actor_learner.support import errors
 
 LAST, FIRST = int(ts.StepType.LAST), int(ts.StepType.FIRST)
 

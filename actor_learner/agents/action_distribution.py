@@ -15,8 +15,8 @@ import tensorflow_probability as tfp
 from tf_agents.distributions import shifted_categorical
 from tf_agents.specs import tensor_spec
 
-from actor_learner import errors
 from actor_learner.agents import action_range
+from actor_learner.support import errors
 
 _IMPOSSIBLE = -1e9  # Logit of choices that a component of an action does not have.
 

@@ -10,8 +10,8 @@ from tf_agents.networks import network
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import errors
 from actor_learner.agents import action_distribution, encoders, lstm
+from actor_learner.support import errors
 
 Layers = tuple[int, ...]
 

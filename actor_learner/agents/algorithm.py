@@ -9,7 +9,8 @@ import tensorflow as tf
 from tf_agents.agents import tf_agent
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import errors, experience
+from actor_learner import experience
+from actor_learner.support import errors
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,6 @@ from tf_agents.agents import tf_agent
 from tf_agents.agents.behavioral_cloning import behavioral_cloning_agent
 from tf_agents.trajectories import trajectory as trajectory_lib
 
-from actor_learner import configurable
 from actor_learner.agents import (
     algorithm,
     networks,
@@ -18,6 +17,7 @@ from actor_learner.agents import (
     optimizers,
     scaled_agent,
 )
+from actor_learner.support import configurable
 
 
 class CloningAgent(behavioral_cloning_agent.BehavioralCloningAgent):

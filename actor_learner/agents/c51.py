@@ -11,7 +11,7 @@ from tf_agents.agents.dqn import dqn_agent
 from tf_agents.trajectories import trajectory as trajectory_lib
 from tf_agents.utils import common
 
-from actor_learner import batch_notes, configurable, errors
+from actor_learner import batch_notes
 from actor_learner.agents import (
     algorithm,
     networks,
@@ -21,6 +21,7 @@ from actor_learner.agents import (
     schedules,
     td_errors,
 )
+from actor_learner.support import configurable, errors
 
 
 class WeightedC51(categorical_dqn_agent.CategoricalDqnAgent):

@@ -10,7 +10,6 @@ from tf_agents.agents.cql import cql_sac_agent
 from tf_agents.trajectories import time_step as ts
 from tf_agents.utils import common
 
-from actor_learner import configurable, errors
 from actor_learner.agents import (
     algorithm,
     networks,
@@ -20,6 +19,7 @@ from actor_learner.agents import (
     scaled_agent,
     td_errors,
 )
+from actor_learner.support import configurable, errors
 
 # Cloned actions are kept this far away from -1 and 1, where a squashed distribution has no density.
 _MARGIN = 2e-4

@@ -8,7 +8,6 @@ import tensorflow as tf
 from tf_agents.agents.ddpg import ddpg_agent
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import configurable
 from actor_learner.agents import (
     algorithm,
     exploration,
@@ -19,6 +18,7 @@ from actor_learner.agents import (
     scaled_agent,
     td_errors,
 )
+from actor_learner.support import configurable
 
 
 class DdpgWithLaneNoise(td_errors.WithTdErrors, ddpg_agent.DdpgAgent):

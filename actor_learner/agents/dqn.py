@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tf_agents.utils import common
 
-from actor_learner import configurable
 from actor_learner.agents import (
     algorithm,
     dqn_agent,
@@ -15,6 +14,7 @@ from actor_learner.agents import (
     schedules,
     td_errors,
 )
+from actor_learner.support import configurable
 
 
 @configurable.register

@@ -8,8 +8,8 @@ import tensorflow as tf
 from tf_agents.networks import encoding_network
 from tf_agents.specs import tensor_spec
 
-from actor_learner import errors
 from actor_learner.agents import layers
+from actor_learner.support import errors
 
 ConvLayers = tuple[tuple[int, int, int], ...]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from actor_learner import configurable, errors, experience
+from actor_learner import experience
 from actor_learner.agents import (
     actor_critic_network,
     algorithm,
@@ -13,6 +13,7 @@ from actor_learner.agents import (
     optimizers,
     schedules,
 )
+from actor_learner.support import configurable, errors
 
 
 @configurable.register

@@ -8,10 +8,11 @@ import tensorflow as tf
 from tf_agents.agents import tf_agent
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import batch_notes, errors
+from actor_learner import batch_notes
 from actor_learner import experience as experience_lib
 from actor_learner.agents import actor_critic_network, normalization, unroll_policy
 from actor_learner.agents import vtrace as vtrace_lib
+from actor_learner.support import errors
 
 
 class ImpalaLoss(NamedTuple):

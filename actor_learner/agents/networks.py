@@ -20,8 +20,8 @@ from tf_agents.networks import (
 )
 from tf_agents.specs import tensor_spec
 
-from actor_learner import errors
 from actor_learner.agents import action_range, encoders
+from actor_learner.support import errors
 
 Layers = tuple[int, ...]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from actor_learner import write_order
+from actor_learner.support import write_order
 
 
 class _FiniteGradients:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actor_learner import configurable, errors, experience
+from actor_learner import experience
 from actor_learner.agents import (
     actor_critic_network,
     algorithm,
@@ -12,6 +12,7 @@ from actor_learner.agents import (
     ppo_loss,
     schedules,
 )
+from actor_learner.support import configurable, errors
 
 KL_TARGET = 0.01
 

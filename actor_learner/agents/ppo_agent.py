@@ -8,16 +8,10 @@ import tensorflow as tf
 from tf_agents.agents import tf_agent
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import batch_notes, errors, write_order
+from actor_learner import batch_notes, minibatches
 from actor_learner import experience as experience_lib
-from actor_learner.agents import (
-    actor_critic_network,
-    gae,
-    minibatches,
-    normalization,
-    ppo_loss,
-    unroll_policy,
-)
+from actor_learner.agents import actor_critic_network, gae, normalization, ppo_loss, unroll_policy
+from actor_learner.support import errors, write_order
 
 
 class _Data(NamedTuple):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from actor_learner import errors
+from actor_learner.support import errors
 
 
 class Frames(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from actor_learner import configurable, experience
+from actor_learner import experience
 from actor_learner.agents import (
     algorithm,
     networks,
@@ -16,6 +16,7 @@ from actor_learner.agents import (
     recurrent_q_network,
     sequence_td,
 )
+from actor_learner.support import configurable
 
 
 @configurable.register

@@ -10,8 +10,9 @@ from tf_agents.agents import tf_agent
 from tf_agents.policies import greedy_policy, q_policy
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import batch_notes, errors, experience
+from actor_learner import batch_notes, experience
 from actor_learner.agents import networks, r2d2_policy, recurrent_q_network, sequence_td
+from actor_learner.support import errors
 
 
 class R2d2Loss(NamedTuple):

@@ -11,8 +11,9 @@ from tf_agents.policies import tf_policy
 from tf_agents.trajectories import policy_step
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import errors, experience
+from actor_learner import experience
 from actor_learner.agents import networks, recurrent_q_network
+from actor_learner.support import errors
 
 Q_TAKEN = "q_taken"
 """Key of the collect policy's info: the value of the action taken."""

@@ -7,7 +7,6 @@ import math
 import tensorflow as tf
 from tf_agents.agents.sac import sac_agent
 
-from actor_learner import configurable, errors
 from actor_learner.agents import (
     algorithm,
     networks,
@@ -17,6 +16,7 @@ from actor_learner.agents import (
     scaled_agent,
     td_errors,
 )
+from actor_learner.support import configurable, errors
 
 
 class SacWithTdErrors(td_errors.WithTdErrors, sac_agent.SacAgent):

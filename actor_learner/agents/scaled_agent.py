@@ -19,8 +19,8 @@ from tf_agents.trajectories import policy_step
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
-from actor_learner import errors
 from actor_learner.agents import action_range, algorithm
+from actor_learner.support import errors
 
 
 def normalized_world(world: algorithm.World) -> algorithm.World:

@@ -7,7 +7,7 @@ from typing import Callable
 import tensorflow as tf
 from tf_agents.policies import tf_policy
 
-from actor_learner import errors
+from actor_learner.support import errors
 
 
 def linear(step: tf.Variable, start: float, end: float, num_steps: int) -> Callable[[], tf.Tensor]:

@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import errors
 from actor_learner.agents import value_rescaling
+from actor_learner.support import errors
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,11 +7,11 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from actor_learner import errors
 from actor_learner.commands import ping, worker_table
 from actor_learner.jobs import controller, flags, names, states
 from actor_learner.jobs import status as status_lib
 from actor_learner.naming import connect, registry
+from actor_learner.support import errors
 
 OK, FAILED = 0, 1
 STATUS = "status"

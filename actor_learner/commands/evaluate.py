@@ -10,9 +10,10 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING
 
-from actor_learner import config, errors, import_path, run_directory
+from actor_learner import config, import_path, run_directory
 from actor_learner.commands import rated_policy
 from actor_learner.reporting import process_output, video
+from actor_learner.support import errors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,7 +53,7 @@ def run(
         output.quiet_imports(),
     ):
         config.load(source)
-        from actor_learner import tensorflow_threads
+        from actor_learner.support import tensorflow_threads
 
         tensorflow_threads.tensorflow_threads()
         returns = _evaluate(rated, description["seed"], episodes, seed, video)
@@ -79,9 +80,9 @@ def _evaluate(
     rated: rated_policy.RatedPolicy, run_seed: int, episodes: int, seed: int, video_path: str | None
 ) -> np.ndarray:
     from actor_learner import experiment as experiment_lib
-    from actor_learner import seeds
     from actor_learner.acting import evaluator
     from actor_learner.environments import filming
+    from actor_learner.support import seeds
 
     experiment = experiment_lib.Experiment()
     num_lanes = min(episodes, experiment.evaluation.lanes)
@@ -109,8 +110,8 @@ def _record(
 ) -> None:
     """Records in the environment that policies are trained in: what is recorded is trained on."""
     from actor_learner import experiment as experiment_lib
-    from actor_learner import seeds
-    from actor_learner.jobs import demonstration
+    from actor_learner.runs import demonstration
+    from actor_learner.support import seeds
 
     experiment = experiment_lib.Experiment()
     env = experiment.make_environment(seeds.of(run_seed, "record", seed), num_envs=episodes)

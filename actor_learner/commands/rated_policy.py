@@ -6,8 +6,9 @@ import json
 import pathlib
 from typing import Any, Callable, NamedTuple
 
-from actor_learner import errors, run_directory
+from actor_learner import run_directory
 from actor_learner.parameters import sources, store
+from actor_learner.support import errors
 
 
 class RatedPolicy(NamedTuple):

@@ -8,8 +8,9 @@ import shutil
 import sys
 from typing import Any, TextIO
 
-from actor_learner import disk_space, run_directory, unsaved
+from actor_learner import run_directory
 from actor_learner.reporting import console, curve, jsonl, logger, metric_files, progress, summary
+from actor_learner.support import disk_space, unsaved
 
 
 class Report:

@@ -12,10 +12,11 @@ import tempfile
 import traceback
 from typing import Any
 
-from actor_learner import config, errors, import_path, run_directory, signals, unsaved
+from actor_learner import config, import_path, run_directory
 from actor_learner.commands import report as report_lib
-from actor_learner.jobs import warm_start
 from actor_learner.reporting import log_limit, process_output
+from actor_learner.runs import warm_start
+from actor_learner.support import errors, signals, unsaved
 
 OK, FAILED = 0, 1
 JOB = "train"
@@ -172,7 +173,8 @@ def _built(
     _say(output, "starting TensorFlow and Reverb ...")
     with output.quiet_imports():
         from actor_learner import experiment
-        from actor_learner.jobs import extra_jobs, one_process, stored_versions
+        from actor_learner.jobs import extra_jobs
+        from actor_learner.runs import one_process, stored_versions
     with output.quiet_imports():
         config.load(source)
         own = extra_jobs.Jobs().extra

@@ -10,12 +10,13 @@ import secrets
 import sys
 from collections.abc import Collection, Mapping, Sequence
 
-from actor_learner import config, errors, import_path, run_directory
-from actor_learner.commands import frozen_config
-from actor_learner.jobs import extra_jobs, flags, names, warm_start
+from actor_learner import config, frozen_config, import_path, run_directory
+from actor_learner.jobs import extra_jobs, flags, names
 from actor_learner.launch import job_spec, local, restarts, run_jobs
 from actor_learner.naming import connect
 from actor_learner.reporting import log_limit, process_output
+from actor_learner.runs import warm_start
+from actor_learner.support import errors
 
 JOB = "up"
 DEFAULT_RESOURCES = {"CPU": 1.0}

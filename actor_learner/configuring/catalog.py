@@ -78,7 +78,7 @@ class Catalog:
         for builtin in ("gin.macro", "gin.constant", "gin.singleton"):
             self._configurables[builtin] = registrations.Configurable(builtin, signatures.OPAQUE)
         # The module that defines how we register has nothing registered itself.
-        self._scanned: set[str] = {"actor_learner.configurable"}
+        self._scanned: set[str] = {"actor_learner.support.configurable"}
         self._foreign: set[str] = {"tf_agents"}
         self._packages: dict[str, _Package | None] = {}
         self._own = "actor_learner"

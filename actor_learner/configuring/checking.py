@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from actor_learner import errors
 from actor_learner.configuring import (
     catalog,
     literals,
@@ -16,6 +15,7 @@ from actor_learner.configuring import (
     statements,
     suggestions,
 )
+from actor_learner.support import errors
 
 
 def check(gin_files: Sequence[str], bindings: Sequence[str]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from actor_learner import errors
 from actor_learner.configuring import suggestions
+from actor_learner.support import errors
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _SUFFIX = ".gin"

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import gin
 from gin import config as gin_config
 
-from actor_learner import errors
 from actor_learner.configuring import checking, modules, program, replaced, statements
+from actor_learner.support import errors
 
 Key = tuple[str, str, str]  # Scope, complete selector, parameter.
 

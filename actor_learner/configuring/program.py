@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from actor_learner import errors
 from actor_learner.configuring import files, statements
+from actor_learner.support import errors
 
 
 @dataclasses.dataclass

@@ -8,7 +8,7 @@ from typing import Any
 
 from actor_learner.configuring import modules, signatures
 
-_OURS = "actor_learner.configurable.register"
+_OURS = "actor_learner.support.configurable.register"
 _DECORATORS = {"gin.configurable", "gin.register", "gin.config.configurable", "gin.config.register"}
 _EXTERNAL = {"gin.external_configurable", "gin.config.external_configurable"}
 _CONSTANT = {"gin.constant", "gin.config.constant"}

@@ -7,8 +7,8 @@ from typing import Any
 
 from gin import config as gin_config
 
-from actor_learner import errors
 from actor_learner.configuring import loading, statements
+from actor_learner.support import errors
 
 Calls = dict[tuple[str, str], dict[str, Any]]  # By scope and complete selector.
 

@@ -19,8 +19,8 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import utils
 
-from actor_learner import errors
 from actor_learner.environments import making
+from actor_learner.support import errors
 
 # Starting a process imports Python, Gymnasium and the environment's packages, on a busy machine.
 START_TIMEOUT_SECONDS = 180.0

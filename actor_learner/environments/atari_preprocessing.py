@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from actor_learner import configurable, errors, extras
+from actor_learner.support import configurable, errors, extras
 
 
 @configurable.register

@@ -10,7 +10,7 @@ import numpy as np
 from tf_agents.environments import py_environment, wrappers
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import configurable
+from actor_learner.support import configurable
 
 _NOOP, _FIRE = 0, 1
 

@@ -8,8 +8,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from actor_learner import errors
 from actor_learner.environments import check_values, seeding, specs
+from actor_learner.support import errors
 
 _MAX_EXCEPTIONS = 5
 _REPRODUCED_STEPS = 50

@@ -7,13 +7,13 @@ from typing import Any
 import gymnasium
 from tf_agents.environments import py_environment
 
-from actor_learner import errors
 from actor_learner.environments import (
     check_gymnasium,
     check_py_environment,
     check_values,
     making,
 )
+from actor_learner.support import errors
 
 
 def check_environment(

@@ -10,8 +10,8 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import utils
 
-from actor_learner import errors, extras
 from actor_learner.environments import making
+from actor_learner.support import errors, extras
 
 _NO_LIMIT = int(np.iinfo(np.int32).max)
 

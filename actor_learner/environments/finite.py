@@ -9,8 +9,8 @@ from typing import Any, Callable
 
 import numpy as np
 
-from actor_learner import errors
 from actor_learner.environments import nests
+from actor_learner.support import errors
 
 _INFINITY = np.float32(np.inf)
 

@@ -10,8 +10,8 @@ import numpy as np
 from tf_agents.environments import py_environment
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import configurable, errors
 from actor_learner.environments import finite, making, nests, seeding, specs
+from actor_learner.support import configurable, errors
 
 
 @configurable.register

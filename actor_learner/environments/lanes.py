@@ -9,8 +9,8 @@ import numpy as np
 from tf_agents.environments import py_environment, tf_environment
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import errors
 from actor_learner.environments import finite, nests
+from actor_learner.support import errors
 
 
 class Lanes(Protocol):

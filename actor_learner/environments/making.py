@@ -20,7 +20,7 @@ from typing import Any, Callable, Union
 import gymnasium
 from gymnasium.envs import registration
 
-from actor_learner import errors, extras
+from actor_learner.support import errors, extras
 
 EnvironmentSource = Union[str, Callable[..., gymnasium.Env]]
 # A callable env -> env, the name of a Gymnasium wrapper (or "module:Class"), or a pair of either

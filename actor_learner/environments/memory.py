@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, utils
 
-from actor_learner import errors
+from actor_learner.support import errors
 
 ENV_ID = "MemoryCorridor-v0"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from actor_learner import errors
+from actor_learner.support import errors
 
 
 def checked_seed(seed: int) -> int:

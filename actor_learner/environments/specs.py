@@ -10,8 +10,8 @@ import numpy as np
 from gymnasium import spaces
 from tf_agents.specs import array_spec
 
-from actor_learner import errors
 from actor_learner.environments import nests
+from actor_learner.support import errors
 
 SpecNest = Any  # An ArraySpec, or a dict or tuple of SpecNests.
 DtypeMap = Mapping[type, Any]  # Gymnasium space class -> NumPy dtype.

@@ -15,7 +15,6 @@ import gymnasium
 import numpy as np
 from tf_agents.environments import py_environment
 
-from actor_learner import errors, extras
 from actor_learner.environments import (
     atari_preprocessing,
     atari_wrappers,
@@ -23,6 +22,7 @@ from actor_learner.environments import (
     specs,
     suite_gymnasium,
 )
+from actor_learner.support import errors, extras
 
 DEFAULT_ATARI_GYM_WRAPPERS = (atari_preprocessing.AtariPreprocessing,)
 DEFAULT_ATARI_GYM_WRAPPERS_WITH_STACKING = (

@@ -14,8 +14,8 @@ import gymnasium
 import numpy as np
 from tf_agents.environments import py_environment
 
-from actor_learner import errors
 from actor_learner.environments import making, specs, suite_gymnasium
+from actor_learner.support import errors
 
 
 def is_available() -> bool:

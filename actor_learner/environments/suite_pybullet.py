@@ -14,8 +14,8 @@ from typing import Any
 import gin
 from tf_agents.environments import py_environment
 
-from actor_learner import errors
 from actor_learner.environments import making, specs, suite_gymnasium
+from actor_learner.support import errors
 
 _PACKAGE = "pybullet_envs_gymnasium"
 

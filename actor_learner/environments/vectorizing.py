@@ -8,8 +8,8 @@ from typing import Any, Callable
 import gymnasium
 from gymnasium.vector import AutoresetMode
 
-from actor_learner import errors
 from actor_learner.environments import async_lanes, envpool, making
+from actor_learner.support import errors
 
 VECTORIZATIONS = ("auto", "sync", "async", "native", "envpool")
 

@@ -11,8 +11,8 @@ from tf_agents.policies import py_policy
 from tf_agents.specs import array_spec
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import errors
 from actor_learner.inference import protocol
+from actor_learner.support import errors
 
 
 class PyPolicyInference:

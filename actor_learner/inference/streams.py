@@ -4,8 +4,8 @@ from typing import Any
 
 from tf_agents.policies import py_policy, py_tf_eager_policy, tf_policy
 
-from actor_learner import errors
 from actor_learner.inference import inline, protocol, python
+from actor_learner.support import errors
 
 
 def stream_for(policy: Any, num_lanes: int, batched: bool) -> protocol.InferenceStream:

@@ -11,9 +11,9 @@ from typing import Any
 
 from absl import logging
 
-from actor_learner import errors, seeds
 from actor_learner.jobs import job as job_lib
 from actor_learner.jobs import main, worker
+from actor_learner.support import errors, seeds
 
 KIND = "actor"
 _WAIT_SECONDS = 0.2
@@ -49,12 +49,13 @@ class ActorJob(worker.Worker):
     def configure(self) -> None:
         from actor_learner import experiment as experiment_lib
         from actor_learner.environments import lanes
-        from actor_learner.jobs import collector, mailbox, model, partner, presence
+        from actor_learner.jobs import mailbox, presence, replay_connection
         from actor_learner.parameters import follower, publication
+        from actor_learner.runs import collector, model
 
         job = self.job
         self._experiment = experiment_lib.Experiment()
-        self._partner = partner.Partner(job, self._replay_address)
+        self._partner = replay_connection.Partner(job, self._replay_address)
         seed = seed_of(job)
         env = self._experiment.make_environment(seed)
         self._closing.callback(env.close)
@@ -155,7 +156,7 @@ class ActorJob(worker.Worker):
             self._recorder.flush()
 
     def close(self) -> None:
-        from actor_learner import reverb_calls
+        from actor_learner.support import reverb_calls
 
         try:
             with reverb_calls.giving_up_when(self._has_no_time):
@@ -176,7 +177,7 @@ class ActorJob(worker.Worker):
             self._collector.close()
 
     def _take_turn(self) -> None:
-        from actor_learner import reverb_calls
+        from actor_learner.support import reverb_calls
 
         before = self._collector.steps_taken
         try:
@@ -236,7 +237,7 @@ class ActorJob(worker.Worker):
 
     def _recorders(self) -> tuple[Any, ...]:
         """Observers that record the experience, if it is to be; each actor writes its own files."""
-        from actor_learner.replay import recording
+        from actor_learner.replay.recording import experience_recorder
 
         job = self.job
         if not self._experiment.record:
@@ -246,7 +247,7 @@ class ActorJob(worker.Worker):
                 f"Experiment.record is set, but {job} has no run directory to record to: pass "
                 f"--run=some/place/{job.run}"
             )
-        recorder = recording.ExperienceRecorder(
+        recorder = experience_recorder.ExperienceRecorder(
             job.run_dir.experience,
             self._model.agent.collect_data_spec,
             self._model.plan.num_lanes,
@@ -293,7 +294,7 @@ class ActorJob(worker.Worker):
 
         One that does not get through is made up for by the next.
         """
-        from actor_learner import reverb_calls
+        from actor_learner.support import reverb_calls
 
         statistics = self._collector.statistics
         self._reported_at = time.monotonic()

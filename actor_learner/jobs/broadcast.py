@@ -7,10 +7,10 @@ import time
 from collections.abc import Mapping
 from typing import Callable
 
-from actor_learner.jobs import model as model_lib
-from actor_learner.jobs import partner as partner_lib
+from actor_learner.jobs import replay_connection as replay_connection_lib
 from actor_learner.parameters import publication, publisher
-from actor_learner.replay import version_limit
+from actor_learner.replay.reading import version_limit
+from actor_learner.runs import model as model_lib
 
 ANNOUNCE_SECONDS = 0.05
 """Least time between two announcements; a learner that waits makes so many."""
@@ -34,7 +34,7 @@ class Broadcast:
 
     def __init__(
         self,
-        partner: partner_lib.Partner,
+        partner: replay_connection_lib.Partner,
         model: model_lib.Model,
         counters: Callable[[], tuple[int, int]],
         counted: Callable[[], Mapping[int, int]],

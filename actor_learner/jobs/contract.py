@@ -14,10 +14,10 @@ from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
 import actor_learner
-from actor_learner import errors, reverb_calls
 from actor_learner import plan as plan_lib
 from actor_learner.agents import algorithm as algorithm_lib
-from actor_learner.replay import spec_json
+from actor_learner.replay.recording import spec_json
+from actor_learner.support import errors, reverb_calls
 
 TABLE = "contract"
 

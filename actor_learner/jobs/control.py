@@ -12,9 +12,9 @@ import json
 import uuid
 from typing import Any
 
-from actor_learner import errors
 from actor_learner.jobs import names
 from actor_learner.naming import name_errors, registry
+from actor_learner.support import errors
 
 REPLY_TTL = 60.0
 _SHORTEST_TTL = 0.1

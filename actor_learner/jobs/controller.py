@@ -6,10 +6,10 @@ import dataclasses
 import time
 from collections.abc import Collection, Mapping
 
-from actor_learner import errors
 from actor_learner.jobs import control, names, states, unused_bindings
 from actor_learner.jobs import status as status_lib
 from actor_learner.naming import registry
+from actor_learner.support import errors
 
 _LOOK_SECONDS = 0.1  # Between two looks of a wait for a state,
 _ANSWER_SECONDS = 0.05  # and of one for an answer.

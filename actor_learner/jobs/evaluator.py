@@ -40,13 +40,14 @@ class EvaluatorJob(worker.Worker):
         import tempfile
 
         from actor_learner import experiment as experiment_lib
-        from actor_learner import seeds
-        from actor_learner.jobs import contract, delivery, model, partner, rating
+        from actor_learner.jobs import contract, replay_connection, result_sender
         from actor_learner.parameters import follower
+        from actor_learner.runs import model, rating
+        from actor_learner.support import seeds
 
         job = self.job
         self._experiment = experiment_lib.Experiment()
-        self._partner = partner.Partner(job, self._replay_address)
+        self._partner = replay_connection.Partner(job, self._replay_address)
         specs = contract.specs_of(self._partner.contract)
         self._model = model.Model(
             self._experiment,
@@ -72,7 +73,7 @@ class EvaluatorJob(worker.Worker):
             environment_step=self._model.environment_step,
         )
         self._closing.callback(self._rating.close)
-        self._delivery = delivery.Delivery(
+        self._delivery = result_sender.Delivery(
             job, self._partner, self._best_dir, self._model.agent.policy
         )
         self._next_step = self._experiment.evaluation.interval

@@ -20,10 +20,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable, NamedTuple
 
-from actor_learner import config, configurable, errors
+from actor_learner import config
 from actor_learner.configuring import program, statements
 from actor_learner.jobs import names
 from actor_learner.jobs import worker as worker_lib
+from actor_learner.support import configurable, errors
 
 OURS = ("replay", "actor", "policy", "learner", "evaluator")
 FINAL_EVALUATION_SECONDS = 300.0

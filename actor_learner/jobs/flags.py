@@ -7,10 +7,11 @@ import os
 import pathlib
 import secrets
 
-from actor_learner import config, errors, run_directory
+from actor_learner import config, run_directory
 from actor_learner.jobs import job as job_lib
 from actor_learner.jobs import names
 from actor_learner.naming import connect
+from actor_learner.support import errors
 
 RUN_VARIABLE = "ACTOR_LEARNER_RUN"
 _REGISTRY_SECONDS = 180.0  # A job that is started with its registry may be up before it is.

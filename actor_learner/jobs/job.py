@@ -9,9 +9,10 @@ import threading
 import time
 import uuid
 
-from actor_learner import config, errors, run_directory
+from actor_learner import config, run_directory
 from actor_learner.jobs import names
 from actor_learner.naming import name_errors, registry
+from actor_learner.support import errors
 
 INCARNATION_VARIABLE = "ACTOR_LEARNER_INCARNATION"
 RESTARTS_VARIABLE = "ACTOR_LEARNER_RESTARTS"

@@ -10,8 +10,9 @@ from typing import Any, Callable
 
 from absl import logging
 
-from actor_learner import errors, unsaved
-from actor_learner.jobs import extra_jobs, main, warm_start, worker
+from actor_learner.jobs import extra_jobs, main, worker
+from actor_learner.runs import warm_start
+from actor_learner.support import errors, unsaved
 
 KIND = "learner"
 SLICE_SECONDS = 0.25
@@ -57,7 +58,8 @@ class LearnerJob(worker.Worker):
     def configure(self) -> None:
         from actor_learner import experiment as experiment_lib
         from actor_learner import parts
-        from actor_learner.jobs import completion, contract, model, own_files, partner, presence
+        from actor_learner.jobs import contract, done_marker, presence, replay_connection, run_files
+        from actor_learner.runs import model
 
         job = self.job
         if job.index != 0:
@@ -67,11 +69,11 @@ class LearnerJob(worker.Worker):
                 f"the learner leaves checkpoints, metrics and policies behind, but --run={job.run} "
                 f"is no directory: pass --run=some/place/{job.run}"
             )
-        own_files.lock_run(job, self._closing)
+        run_files.lock_run(job, self._closing)
         self._final_seconds = extra_jobs.declared(job.source).final_evaluation_seconds
         self._closing.enter_context(parts.scope())
         self._experiment = experiment_lib.Experiment()
-        self._partner = partner.Partner(job, self._replay_address)
+        self._partner = replay_connection.Partner(job, self._replay_address)
         self._model = model.Model(
             self._experiment,
             *contract.specs_of(self._partner.contract),
@@ -93,8 +95,8 @@ class LearnerJob(worker.Worker):
         self._build_broadcast()
         self._build_supply()
         self._build_metrics()
-        own_files.describe_run(job)
-        self._completion = completion.Completion(job.run_dir.path, self._experiment)
+        run_files.describe_run(job)
+        self._completion = done_marker.Completion(job.run_dir.path, self._experiment)
         failure = self._completion.failure_of(self.train_step)
         if failure is not None:
             raise errors.EvaluationError(failure)
@@ -169,7 +171,7 @@ class LearnerJob(worker.Worker):
         """Train steps so far; those of a call that is under way included."""
         if not self._is_training:
             return self._trainer.learner.last_step
-        from actor_learner import counters
+        from actor_learner.support import counters
 
         return int(counters.read(self._model.train_step))
 
@@ -179,10 +181,10 @@ class LearnerJob(worker.Worker):
         return self._environment_step
 
     def _build_trainer(self) -> None:
-        from actor_learner import counters
         from actor_learner import experiment as experiment_lib
-        from actor_learner.jobs import progress_state, reported_statistics, train_thread, trainer
-        from actor_learner.replay import version_limit
+        from actor_learner.replay.reading import version_limit
+        from actor_learner.runs import progress_state, reported_statistics, train_thread, trainer
+        from actor_learner.support import counters
 
         experiment = self._experiment
         if experiment.when_lagging == experiment_lib.DROP:
@@ -216,8 +218,9 @@ class LearnerJob(worker.Worker):
         self._closing.callback(self._train_thread.close)
 
     def _build_broadcast(self) -> None:
-        from actor_learner.jobs import broadcast, mailbox, stored_versions
+        from actor_learner.jobs import broadcast, mailbox
         from actor_learner.parameters import store
+        from actor_learner.runs import stored_versions
 
         self._broadcast = broadcast.Broadcast(
             self._partner,
@@ -233,8 +236,8 @@ class LearnerJob(worker.Worker):
         self._stored = stored_versions.StoredVersions(self._store, self._model)
 
     def _build_supply(self) -> None:
-        from actor_learner import reverb_calls
-        from actor_learner.jobs import supply
+        from actor_learner.runs import supply
+        from actor_learner.support import reverb_calls
 
         plan, client = self._model.plan, self._partner.client
         table = plan.stream.table_name
@@ -259,9 +262,10 @@ class LearnerJob(worker.Worker):
         self._supply = supply.PacedSupply(plan, pace, self.job.num_actors, client, table)
 
     def _build_metrics(self) -> None:
-        from actor_learner.jobs import best_policy, evaluations, mailbox, progress_rows
-        from actor_learner.replay import state
+        from actor_learner.jobs import mailbox
+        from actor_learner.replay.server import state
         from actor_learner.reporting import metric_files
+        from actor_learner.runs import best_policy, evaluations, progress_rows
 
         plan = self._model.plan
         self._metric_files = metric_files.open_metric_files(self.job.run_dir, self.environment_step)
@@ -304,7 +308,7 @@ class LearnerJob(worker.Worker):
         return columns
 
     def _take_messages(self) -> None:
-        from actor_learner import counters
+        from actor_learner.support import counters
 
         self._broadcast.check()
         steps = sum(self._statistics.take(report) for report in self._reports.receive())

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from absl import logging
 
-from actor_learner import errors, signals, unsaved
 from actor_learner.jobs import control, states
-from actor_learner.jobs import heart as heart_lib
+from actor_learner.jobs import heartbeat as heartbeat_lib
 from actor_learner.jobs import job as job_lib
-from actor_learner.jobs import place as place_lib
+from actor_learner.jobs import lease as lease_lib
 from actor_learner.jobs import status as status_lib
+from actor_learner.support import errors, signals, unsaved
 
 if TYPE_CHECKING:
     from actor_learner.jobs import worker as worker_lib
@@ -73,7 +73,7 @@ class LifeCycle:
         self._done = False
         self._is_configured = False
         self._stop_request: signals.StopRequest | None = None
-        self._heart: heart_lib.Heart | None = None
+        self._heart: heartbeat_lib.Heart | None = None
 
     @property
     def state(self) -> str:
@@ -107,14 +107,14 @@ class LifeCycle:
           Whatever the worker raised, after it was closed and the registry was told.
         """
         with self._signals():
-            place = place_lib.Place(self._job)
+            place = lease_lib.Place(self._job)
             try:
                 place.claim()
             except job_lib.Stopping:
                 self._state = states.COMPLETED
                 return self._state
             self._forget_error()
-            heart = heart_lib.Heart(self._job, place, self.status)
+            heart = heartbeat_lib.Heart(self._job, place, self.status)
             self._heart = heart
             heart.start()
             self._on_status(self.status())
@@ -170,7 +170,7 @@ class LifeCycle:
             # Silent for a while, stopped by a debugger say, it may have a successor by now.
             self._heart.require_place()
         except BaseException as error:
-            self._job.displaced = isinstance(error, place_lib.PlaceLostError)
+            self._job.displaced = isinstance(error, lease_lib.PlaceLostError)
             self._report(error)
             self._close_after_failure(worker)
             raise

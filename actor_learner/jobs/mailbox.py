@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import logging
 from reverb import errors as reverb_errors
 
-from actor_learner import errors, reverb_calls
+from actor_learner.support import errors, reverb_calls
 
 REPORTS, EVALUATIONS = "reports", "evaluations"
 

@@ -22,12 +22,13 @@ from typing import Callable, TextIO
 
 from absl import logging
 
-from actor_learner import abandoned_calls, config, errors, import_path, unsaved
+from actor_learner import config, import_path
 from actor_learner.jobs import flags, life_cycle, states, unused_bindings
 from actor_learner.jobs import job as job_lib
 from actor_learner.jobs import status as status_lib
 from actor_learner.jobs import worker as worker_lib
 from actor_learner.reporting import log_limit, patient_stream, process_output
+from actor_learner.support import abandoned_calls, errors, unsaved
 
 OK, FAILED, BAD_CONFIGURATION = 0, 1, 2
 
@@ -114,7 +115,7 @@ def _run(
     def make() -> worker_lib.Worker:
         if source is not None:
             config.load(source)
-            from actor_learner import leaking_python, tensorflow_threads
+            from actor_learner.support import leaking_python, tensorflow_threads
 
             tensorflow_threads.tensorflow_threads()
             unsaved.ledger().final_wait_seconds = unsaved.full_disk()

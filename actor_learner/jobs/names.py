@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 import re
 
-from actor_learner import errors
+from actor_learner.support import errors
 
 _KIND = re.compile(r"[a-z][a-z0-9_]*\Z")
 

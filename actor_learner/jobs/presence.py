@@ -7,9 +7,9 @@ from typing import Callable
 
 from absl import logging
 
-from actor_learner import errors
 from actor_learner.jobs import job as job_lib
-from actor_learner.jobs import partner as partner_lib
+from actor_learner.jobs import replay_connection as replay_connection_lib
+from actor_learner.support import errors
 
 
 class Presence:
@@ -28,7 +28,7 @@ class Presence:
     def __init__(
         self,
         job: job_lib.Job,
-        partner: partner_lib.Partner,
+        partner: replay_connection_lib.Partner,
         *,
         trust_seconds: float,
         heard_seconds: Callable[[], float] | None = None,

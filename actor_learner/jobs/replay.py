@@ -10,8 +10,8 @@ from typing import Any
 
 from absl import logging
 
-from actor_learner import disk_space, errors, unsaved
-from actor_learner.jobs import main, own_host, worker
+from actor_learner.jobs import host_address, main, worker
+from actor_learner.support import disk_space, errors, unsaved
 
 KIND = "replay"
 _PORT = "replay_port"
@@ -39,17 +39,11 @@ class ReplayJob(worker.Worker):
     def configure(self) -> None:
         from actor_learner import experiment as experiment_lib
         from actor_learner.environments import lanes
-        from actor_learner.jobs import (
-            best_policy,
-            contract,
-            extra_jobs,
-            mailbox,
-            model,
-            partner,
-            unfit_tables,
-        )
+        from actor_learner.jobs import contract, extra_jobs, mailbox, replay_connection
         from actor_learner.parameters import publication
-        from actor_learner.replay import offline, server
+        from actor_learner.replay.server import server
+        from actor_learner.replay.streams import recorded_replay
+        from actor_learner.runs import best_policy, model, table_checks
 
         job = self.job
         if job.index != 0:
@@ -74,7 +68,7 @@ class ReplayJob(worker.Worker):
             env.close()
         experience = built.plan.stream.tables(built.plan.experience)
         for table in experience:
-            unfit_tables.refuse_unfit(table, built.plan)
+            table_checks.refuse_unfit(table, built.plan)
         tables = [
             *experience,
             *publication.publication_tables(built.published_variables()),
@@ -86,7 +80,7 @@ class ReplayJob(worker.Worker):
         ]
         self._table = tables[0].name
         if job.run_dir is not None:
-            unfit_tables.refuse_replay_of_one_process(job.run_dir)
+            table_checks.refuse_replay_of_one_process(job.run_dir)
         self._server = server.ReplayServer(
             tables,
             self._choose_port(),
@@ -95,19 +89,19 @@ class ReplayJob(worker.Worker):
         )
         client = self._server.client()
         if self._server.restored_from is None:
-            run_id = job.remembered(partner.RUN_ID, uuid.uuid4().hex)
+            run_id = job.remembered(replay_connection.RUN_ID, uuid.uuid4().hex)
         else:
             logging.info("Restored from %s.", self._server.restored_from)
             # Jobs that have lived on know it by this one, even if the registry has lost it.
             run_id = contract.read(client)["run id"]
             # What the learner said before is not so any more, least of all that it is done.
             self._forget(publication.ANNOUNCEMENTS_TABLE)
-        if isinstance(built.plan.stream, offline.PrefilledStream):
+        if isinstance(built.plan.stream, recorded_replay.PrefilledStream):
             built.plan.stream.fill(built.plan.experience, client)
         contract.write(client, built.contract(run_id))
-        job.remember(partner.RUN_ID, run_id)
+        job.remember(replay_connection.RUN_ID, run_id)
         job.remember(_PORT, str(self._server.port))
-        job.publish_address(f"{self._host or own_host.own_host(job)}:{self._server.port}")
+        job.publish_address(f"{self._host or host_address.own_host(job)}:{self._server.port}")
         self._saved_at = time.monotonic()
 
     def poll(self) -> worker.PollResult:
@@ -151,7 +145,7 @@ class ReplayJob(worker.Worker):
         return None
 
     def _forget(self, table: str) -> None:
-        from actor_learner import reverb_calls
+        from actor_learner.support import reverb_calls
 
         client = self._server.client()
         reverb_calls.call_with_deadline(
@@ -164,7 +158,7 @@ class ReplayJob(worker.Worker):
         """The port of the run's earlier server, which its writers and readers keep trying."""
         if self._port is not None:
             return self._port
-        from actor_learner.replay import server
+        from actor_learner.replay.server import server
 
         before = self.job.remembered(_PORT, "0")
         if before == "0":

@@ -13,7 +13,7 @@ configuring ──▶ ready ──▶ running ◀──▶ paused
 
 from __future__ import annotations
 
-from actor_learner import errors
+from actor_learner.support import errors
 
 CONFIGURING, READY, RUNNING, PAUSED = "configuring", "ready", "running", "paused"
 COMPLETED, ERROR, LOST = "completed", "error", "lost"

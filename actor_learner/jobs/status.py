@@ -8,9 +8,9 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from actor_learner import errors
 from actor_learner.jobs import names, states
 from actor_learner.reporting import formatting
+from actor_learner.support import errors
 
 LONGEST_TRACEBACK = 8_000
 """Characters of a traceback kept in a status; the end of a longer one, where the cause is."""

@@ -15,10 +15,9 @@ from typing import BinaryIO
 
 from absl import logging
 
-from actor_learner import disk_space, errors, redaction
 from actor_learner.jobs import job as job_lib
 from actor_learner.launch import job_spec
-from actor_learner.reporting import atomic
+from actor_learner.support import atomic, disk_space, errors, redaction
 
 GUARDIAN = pathlib.Path(__file__).with_name("guardian.py")
 _TERMINATE, _KILL, _FORGO_GRACE = b"t", b"k", b"!"  # What its guardian understands.

@@ -20,9 +20,9 @@ from typing import Any
 
 from absl import logging
 
-from actor_learner import disk_space, errors, extras
 from actor_learner.launch import job_spec, ray_job
-from actor_learner.reporting import atomic, log_limit
+from actor_learner.reporting import log_limit
+from actor_learner.support import atomic, disk_space, errors, extras
 
 _REPORT_SECONDS = 0.5
 _PATIENCE_SECONDS = 10.0  # Before it is pointed out that a job has no node.

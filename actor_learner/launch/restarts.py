@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 
-from actor_learner import errors
+from actor_learner.support import errors
 
 
 @dataclasses.dataclass(frozen=True)

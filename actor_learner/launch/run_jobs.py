@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TextIO
 
-from actor_learner import run_directory, signals
+from actor_learner import run_directory
 from actor_learner.jobs import controller as controller_lib
 from actor_learner.jobs import states
 from actor_learner.launch import job_spec, status_reader, supervisor, view
 from actor_learner.naming import connect
+from actor_learner.support import signals
 
 OK, FAILED, BAD_CONFIGURATION, LACKING = 0, 1, 2, 4
 

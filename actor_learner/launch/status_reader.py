@@ -8,9 +8,9 @@ from typing import Any
 
 from absl import logging
 
-from actor_learner import errors
 from actor_learner.jobs import controller as controller_lib
 from actor_learner.jobs import status as status_lib
+from actor_learner.support import errors
 
 READ_SECONDS = 0.5
 

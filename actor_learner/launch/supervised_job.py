@@ -7,10 +7,10 @@ import signal
 import time
 from typing import Callable
 
-from actor_learner import errors
 from actor_learner.jobs import states
 from actor_learner.launch import job_spec, restarts
 from actor_learner.reporting import formatting
+from actor_learner.support import errors
 
 WAITING, UP = "waiting", "up"
 COMPLETED, FAILED, STOPPED = "completed", "failed", "stopped"

@@ -12,7 +12,7 @@ import tensorflow as tf
 from absl import logging
 from tensorflow.python.checkpoint import trackable_view
 
-from actor_learner import errors, finite, unsaved
+from actor_learner.support import errors, finite, unsaved
 
 AGENT = "agent"
 """Name of the agent among what is saved."""

@@ -16,8 +16,8 @@ import tensorflow as tf
 from absl import logging
 from tf_agents.policies import policy_saver, tf_policy
 
-from actor_learner import configurable, disk_space, finite, unsaved
 from actor_learner.learning import held_policy, interval_trigger, trigger_runner
+from actor_learner.support import configurable, disk_space, finite, unsaved
 
 POLICY_DIR = "policy"
 SCORE_FILE = "score.json"

@@ -7,7 +7,7 @@ from typing import Callable
 
 from absl import logging
 
-from actor_learner import configurable
+from actor_learner.support import configurable
 
 
 @configurable.register

@@ -14,7 +14,6 @@ from tf_agents.agents import tf_agent
 from tf_agents.specs import tensor_spec
 from tf_agents.typing import types
 
-from actor_learner import configurable, counters, errors, unsaved
 from actor_learner.learning import (
     agent_context,
     checkpoints,
@@ -29,6 +28,7 @@ from actor_learner.learning import (
     tuning,
 )
 from actor_learner.reporting import summaries
+from actor_learner.support import configurable, counters, errors, unsaved
 
 TRAIN_DIR = "train"
 POLICY_SAVED_MODEL_DIR = "policies"

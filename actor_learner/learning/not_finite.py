@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from actor_learner import errors, finite
+from actor_learner.support import errors, finite
 
 STOP, SKIP = "stop", "skip"
 

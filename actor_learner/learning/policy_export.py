@@ -5,8 +5,8 @@ from __future__ import annotations
 import tensorflow as tf
 from tf_agents.agents import tf_agent
 
-from actor_learner import finite, unsaved
 from actor_learner.learning import triggers
+from actor_learner.support import finite, unsaved
 
 
 def export_policies(directory: str, agent: tf_agent.TFAgent, train_step: tf.Variable) -> None:

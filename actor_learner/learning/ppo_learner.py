@@ -12,9 +12,9 @@ from tf_agents.agents.ppo import ppo_agent
 from tf_agents.networks import utils as network_utils
 from tf_agents.typing import types
 
-from actor_learner import configurable, errors, write_order
-from actor_learner.agents import minibatches
+from actor_learner import minibatches
 from actor_learner.learning import learner, not_finite, sample_sources, tuning
+from actor_learner.support import configurable, errors, write_order
 
 _ALL = np.iinfo(np.int64).max
 

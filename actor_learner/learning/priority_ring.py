@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from actor_learner import counters
+from actor_learner.support import counters
 
 
 class Written(NamedTuple):

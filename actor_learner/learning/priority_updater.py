@@ -12,9 +12,9 @@ import tensorflow as tf
 from absl import logging
 from tf_agents.agents import tf_agent
 
-from actor_learner import errors, reverb_calls
 from actor_learner.learning import priority_ring
-from actor_learner.replay import highest_priority
+from actor_learner.replay.streams import highest_priority
+from actor_learner.support import errors, reverb_calls
 
 _RETRY_SECONDS = 0.1
 # How long one answer about the highest priority may take, before it is asked for again.

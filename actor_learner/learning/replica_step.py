@@ -9,8 +9,9 @@ import tensorflow as tf
 import tree
 from tf_agents.agents import tf_agent
 
-from actor_learner import batch_notes, write_order
+from actor_learner import batch_notes
 from actor_learner.learning import train_guard
+from actor_learner.support import write_order
 
 
 class ReplicaStep:

@@ -9,8 +9,8 @@ import numpy as np
 import reverb
 import tensorflow as tf
 
-from actor_learner import errors
-from actor_learner.replay import state
+from actor_learner.replay.server import state
+from actor_learner.support import errors
 
 _SAMPLER_OPS = ("ReverbTrajectoryDataset", "ReverbTimestepDataset", "ReverbPatternDataset")
 _LOOK_SECONDS = 5.0

@@ -21,8 +21,8 @@ from absl import logging
 # deadline only, when training has failed anyway.
 from tensorflow.python.eager import cancellation
 
-from actor_learner import counters, errors
 from actor_learner.learning import sample_sources
+from actor_learner.support import counters, errors
 
 FIRST_WARNING_SECONDS = 10.0
 """How long a wait may be without a word."""

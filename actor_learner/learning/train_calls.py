@@ -9,9 +9,9 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from actor_learner import counters
 from actor_learner.learning import not_finite, replica_step, train_loop
 from actor_learner.reporting import summaries
+from actor_learner.support import counters
 
 
 class TrainCalls:

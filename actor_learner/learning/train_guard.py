@@ -11,7 +11,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from actor_learner import batch_notes, write_order
+from actor_learner import batch_notes
+from actor_learner.support import write_order
 
 # What optimizers' operations call the gradient that they apply.
 _GRADIENTS = ("grad", "delta")

@@ -7,8 +7,8 @@ from typing import Any, Callable, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from actor_learner import counters
 from actor_learner.reporting import row_limit
+from actor_learner.support import counters
 
 # A call costs about as much as a few train steps, a recording graph a few percent per step: a quiet
 # stretch shorter than this is cheaper inside the neighbouring recording call.

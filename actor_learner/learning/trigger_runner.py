@@ -7,7 +7,7 @@ from typing import Any, Callable
 
 from absl import logging
 
-from actor_learner import disk_space, errors, unsaved
+from actor_learner.support import disk_space, errors, unsaved
 
 Trigger = Callable[[Any], None]
 

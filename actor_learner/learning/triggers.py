@@ -17,13 +17,13 @@ from tf_agents.metrics import py_metric
 from tf_agents.policies import greedy_policy, policy_saver, tf_policy
 from tf_agents.typing import types
 
-from actor_learner import configurable, errors, finite
 from actor_learner.learning import (
     interval_trigger,
     learner,
     step_per_second_tracker,
     trigger_runner,
 )
+from actor_learner.support import configurable, errors, finite
 
 StopTraining = trigger_runner.StopTraining
 

@@ -14,7 +14,7 @@ import pathlib
 import zmq
 import zmq.auth.thread
 
-from actor_learner import errors
+from actor_learner.support import errors
 
 VARIABLE = "ACTOR_LEARNER_KEYS"
 """Environment variable with the keys' file, or the keys themselves as JSON; set by launchers."""

@@ -16,7 +16,7 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from actor_learner import errors
+from actor_learner.support import errors
 
 FORMAT = 1
 """Raised when the layout of the header changes; messages of another format are refused."""

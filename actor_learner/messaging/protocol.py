@@ -22,8 +22,8 @@ from typing import Any, Callable, Protocol
 
 import numpy as np
 
-from actor_learner import errors
 from actor_learner.messaging import messages
+from actor_learner.support import errors
 
 FOLLOW = "follow"
 """The kind of request by which a client follows a topic; repeated before the lease runs out."""

@@ -10,9 +10,9 @@ import numpy as np
 import zmq
 from absl import logging
 
-from actor_learner import errors
 from actor_learner.messaging import keys as keys_lib
 from actor_learner.messaging import loop, messages, protocol
+from actor_learner.support import errors
 
 MAX_FRAME_BYTES = 1 << 30
 _TICK_SECONDS = 0.5

@@ -9,8 +9,8 @@ from typing import Callable
 
 from absl import logging
 
-from actor_learner import errors, redaction
 from actor_learner.naming import files, memory, redis, registry
+from actor_learner.support import errors, redaction
 
 ENVIRONMENT_VARIABLE = "ACTOR_LEARNER_REGISTRY"
 

@@ -18,8 +18,8 @@ from typing import Callable, NamedTuple
 
 from absl import logging
 
-from actor_learner import disk_space, file_lock
 from actor_learner.naming import entries, registry
+from actor_learner.support import disk_space, file_lock
 
 _LOCK = ".lock"
 # Only the lock's holder writes; what it leaves behind when killed is overwritten by the next.

@@ -7,8 +7,8 @@ import threading
 import uuid
 from collections.abc import Iterator
 
-from actor_learner import errors, extras, redaction
 from actor_learner.naming import entries, registry
+from actor_learner.support import errors, extras, redaction
 
 KEY_PREFIX = "actor-learner/names/"
 

@@ -20,8 +20,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from actor_learner import finite
 from actor_learner.parameters import parameter_errors
+from actor_learner.support import finite
 
 HEADER = "parameters.json"
 _FORMAT = 1

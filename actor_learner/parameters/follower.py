@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from actor_learner import errors
 from actor_learner.parameters import latest_bytes, publication
+from actor_learner.support import errors
 
 # Least time between two looks, for those who wait; and the most that it grows to for others, with
 # the time between two publications: there is no use in looking more often than something comes.

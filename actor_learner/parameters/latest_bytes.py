@@ -16,8 +16,8 @@ from reverb import errors as reverb_errors
 from reverb import pybind
 from reverb.cc import schema_pb2
 
-from actor_learner import errors, reverb_calls
 from actor_learner.parameters import reverb_variable_container as container_lib
+from actor_learner.support import errors, reverb_calls
 
 
 def bytes_table(name: str, size: int) -> reverb.Table:

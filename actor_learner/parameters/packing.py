@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from actor_learner import finite
+from actor_learner.support import finite
 
 _ALIGNMENT = 64  # What TensorFlow wants of memory that it takes over without a copy.
 

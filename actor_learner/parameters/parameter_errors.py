@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actor_learner import errors
+from actor_learner.support import errors
 
 
 class ParameterError(errors.ActorLearnerError):

@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from actor_learner import errors
 from actor_learner.parameters import latest_bytes, publication
+from actor_learner.support import errors
 
 _PAUSE_SECONDS = 1.0
 

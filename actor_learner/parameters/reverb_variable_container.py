@@ -22,7 +22,7 @@ import tree
 from absl import logging
 from reverb import errors as reverb_errors
 
-from actor_learner import configurable, errors, finite, reverb_calls
+from actor_learner.support import configurable, errors, finite, reverb_calls
 
 DEFAULT_TABLE = "variables"
 TRAIN_STEP_KEY = "train_step"

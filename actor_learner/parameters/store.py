@@ -20,7 +20,6 @@ from typing import Any
 
 from absl import logging
 
-from actor_learner import file_lock
 from actor_learner.parameters import (
     archive,
     identifiers,
@@ -29,6 +28,7 @@ from actor_learner.parameters import (
     version_files,
     versions,
 )
+from actor_learner.support import file_lock
 
 ParameterError = parameter_errors.ParameterError
 ParametersNotFoundError = parameter_errors.ParametersNotFoundError

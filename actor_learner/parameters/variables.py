@@ -17,8 +17,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from actor_learner import errors
 from actor_learner.parameters import archive, parameter_errors, sources, store
+from actor_learner.support import errors
 
 _SAVED_MODEL_KEY = re.compile(r"model_variables/(\d+)/\.ATTRIBUTES/VARIABLE_VALUE\Z")
 _MOST_DIFFERENCES_SHOWN = 10

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from actor_learner import file_lock
+from actor_learner.support import file_lock
 
 _LOCK = "lock"
 _INCOMING = ".incoming-"

@@ -15,8 +15,9 @@ import reverb
 import tree
 from absl import logging
 
-from actor_learner import configurable
-from actor_learner.replay import lane_streams, lane_writer, trajectory_layout
+from actor_learner.replay.layouts import trajectory_layout
+from actor_learner.replay.writing import lane_streams, lane_writer
+from actor_learner.support import configurable
 
 FIRST = trajectory_layout.FIRST
 LAST = trajectory_layout.LAST

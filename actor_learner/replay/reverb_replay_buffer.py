@@ -9,8 +9,9 @@ import reverb
 import tensorflow as tf
 from tf_agents.replay_buffers import replay_buffer
 
-from actor_learner import configurable, errors, reverb_calls
-from actor_learner.replay import sample_pipelines, signatures
+from actor_learner.replay.reading import sample_pipelines
+from actor_learner.replay.server import signatures
+from actor_learner.support import configurable, errors, reverb_calls
 
 DEFAULT_TABLE = "experience"
 

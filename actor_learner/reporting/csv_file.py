@@ -9,8 +9,8 @@ import pathlib
 from collections.abc import Sequence
 from typing import BinaryIO, TextIO
 
-from actor_learner.reporting import atomic
 from actor_learner.reporting import logger as logger_lib
+from actor_learner.support import atomic
 
 
 class CsvLogger:

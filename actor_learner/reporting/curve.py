@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from actor_learner.reporting import atomic, formatting
+from actor_learner.reporting import formatting
 from actor_learner.reporting import logger as logger_lib
+from actor_learner.support import atomic
 
 if TYPE_CHECKING:
     from matplotlib import axes, figure

@@ -7,9 +7,8 @@ import math
 import os
 import pathlib
 
-from actor_learner import errors
-from actor_learner.reporting import atomic
 from actor_learner.reporting import logger as logger_lib
+from actor_learner.support import atomic, errors
 
 # JSON has no word for these; Python's own NaN literal would make the file unreadable elsewhere.
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}

@@ -8,8 +8,8 @@ import os
 import threading
 from typing import Callable
 
-from actor_learner import disk_space, unsaved
 from actor_learner.reporting import logger as logger_lib
+from actor_learner.support import disk_space, unsaved
 
 _MOST_ROWS = 10_000
 """About ten megabytes, or three hours of a row per second."""

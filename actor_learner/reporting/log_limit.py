@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from absl import logging
 
-from actor_learner import configurable, errors
+from actor_learner.support import configurable, errors
 
 _LOOK_SECONDS = 10.0
 _COPIED_BYTES = 2**20

@@ -6,7 +6,7 @@ import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, Union, runtime_checkable
 
-from actor_learner import errors
+from actor_learner.support import errors
 
 Value = Union[int, float, str]
 Row = Mapping[str, Value]

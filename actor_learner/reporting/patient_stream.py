@@ -11,7 +11,7 @@ from typing import TextIO
 
 from absl import logging
 
-from actor_learner import disk_space
+from actor_learner.support import disk_space
 
 _MOST_KEPT_BYTES = 256 * 1024
 

@@ -15,8 +15,8 @@ from typing import TextIO
 
 from absl import logging as absl_logging
 
-from actor_learner import errors
 from actor_learner.reporting import patient_stream
+from actor_learner.support import errors
 
 _FIRST_FREE_FD = 3  # Below are standard input, output and error, even where they are closed.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actor_learner import configurable, errors
+from actor_learner.support import configurable, errors
 
 
 @configurable.register

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actor_learner import disk_space, unsaved
+from actor_learner.support import disk_space, unsaved
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from actor_learner import errors
 from actor_learner.reporting import logger as logger_lib
+from actor_learner.support import errors
 
 _TAGS = {
     "return": "charts/episodic_return",

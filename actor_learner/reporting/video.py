@@ -8,8 +8,7 @@ import pathlib
 
 import numpy as np
 
-from actor_learner import errors
-from actor_learner.reporting import atomic
+from actor_learner.support import atomic, errors
 
 
 class VideoWriter:

@@ -11,10 +11,10 @@ from tf_agents.drivers import py_driver
 from tf_agents.policies import random_py_policy, scripted_py_policy
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import errors
 from actor_learner.acting import actor
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.environments import suite_gymnasium
+from actor_learner.support import errors
 from tests import contract, counting_environment
 
 FIRST, MID, LAST = 0, 1, 2

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from tf_agents.policies import random_py_policy
 
-from actor_learner import errors
 from actor_learner.acting import evaluator
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.environments import suite_gymnasium
+from actor_learner.support import errors
 from tests import counting_environment
 
 

@@ -6,8 +6,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from tf_agents.specs import tensor_spec
 
-from actor_learner import errors
 from actor_learner.agents import action_distribution
+from actor_learner.support import errors
 
 B = tensor_spec.BoundedTensorSpec
 CHOICE = B([], tf.int64, 3, 5)

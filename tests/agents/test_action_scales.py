@@ -9,10 +9,10 @@ from tf_agents.policies import greedy_policy, policy_saver
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import errors
 from actor_learner.agents import algorithm, cql_sac, ddpg, networks, sac, td3
 from actor_learner.inference import inline
 from actor_learner.learning import checkpoints
+from actor_learner.support import errors
 from benchmarks import one_step_problem
 
 AGENTS = sorted(one_step_problem.AGENTS)

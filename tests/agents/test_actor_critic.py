@@ -8,9 +8,10 @@ from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
-from actor_learner import errors, experience
+from actor_learner import experience
 from actor_learner.agents import actor_critic_network, unroll_policy
 from actor_learner.inference import inline
+from actor_learner.support import errors
 
 B = tensor_spec.BoundedTensorSpec
 FIRST, MID, LAST = 0, 1, 2

@@ -7,9 +7,9 @@ from tf_agents.policies import policy_saver
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import errors
 from actor_learner.agents import algorithm, c51, ddpg, dqn, sac, schedules, td3
 from actor_learner.inference import inline
+from actor_learner.support import errors
 
 B = tensor_spec.BoundedTensorSpec
 OBSERVATIONS = {

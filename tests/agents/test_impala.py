@@ -8,12 +8,14 @@ from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
-from actor_learner import errors, experience
+from actor_learner import experience
 from actor_learner.acting import actor
 from actor_learner.agents import algorithm, impala, unroll_policy
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.inference import inline
-from actor_learner.replay import sample_stream, server, unroll_queue
+from actor_learner.replay.server import server
+from actor_learner.replay.streams import sample_stream, unroll_queue
+from actor_learner.support import errors
 from tests import counting_environment
 
 B = tensor_spec.BoundedTensorSpec

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from actor_learner.agents import minibatches
+from actor_learner import minibatches
 
 
 def all_minibatches(items, epochs, size):

@@ -6,8 +6,8 @@ import tensorflow as tf
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import trajectory as trajectory_lib
 
-from actor_learner import errors
 from actor_learner.agents import normalization
+from actor_learner.support import errors
 from tests.agents import test_gae
 
 B = tensor_spec.BoundedTensorSpec

@@ -11,7 +11,7 @@ from tf_agents.policies import greedy_policy, policy_saver
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import errors, experience
+from actor_learner import experience
 from actor_learner.agents import (
     algorithm,
     bc,
@@ -25,7 +25,8 @@ from actor_learner.agents import (
     td3,
 )
 from actor_learner.agents import normalized_agent as normalized_agent_lib
-from actor_learner.jobs import overlap
+from actor_learner.runs import overlap
+from actor_learner.support import errors
 
 B = tensor_spec.BoundedTensorSpec
 OBSERVATION = {"choice": B([], tf.int64, 0, 3), "position": B([3], tf.float32, -1e6, 1e6)}

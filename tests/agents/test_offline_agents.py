@@ -8,11 +8,13 @@ from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
-from actor_learner import errors
 from actor_learner.agents import algorithm, bc, cql_sac
 from actor_learner.inference import inline
 from actor_learner.learning import learner
-from actor_learner.replay import offline, recording, sample_stream, server
+from actor_learner.replay.recording import experience_recorder
+from actor_learner.replay.server import server
+from actor_learner.replay.streams import recorded_replay, sample_stream
+from actor_learner.support import errors
 
 B = tensor_spec.BoundedTensorSpec
 OBSERVATION = B([3], tf.float32, -1.0, 1.0)
@@ -37,7 +39,7 @@ def record_expert(directory, action_spec, rows=400, lanes=4, episode=10):
         {"log_probability": tf.TensorSpec([], tf.float32)},
         step.step_type, step.reward, step.discount,
     )  # fmt: skip
-    with recording.ExperienceRecorder(directory, spec, lanes) as recorder:
+    with experience_recorder.ExperienceRecorder(directory, spec, lanes) as recorder:
         for row in range(rows):
             at = row % episode
             kind, following = ((0, 1), (1, 1), (1, 2), (2, 0))[
@@ -64,7 +66,7 @@ class Offline:
     """An agent built from a recording alone, and the batches to train it on."""
 
     def __init__(self, builder, directory, **options):
-        self.replay = offline.RecordedReplay(str(directory))
+        self.replay = recorded_replay.RecordedReplay(str(directory))
         time_step_spec, action_spec = self.replay.specs()
         self.train_step = tf.Variable(0, dtype=tf.int64)
         world = algorithm.World(time_step_spec, action_spec, self.train_step, self.train_step)

@@ -7,8 +7,9 @@ from tf_agents.policies import greedy_policy, policy_saver
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import errors, experience
+from actor_learner import experience
 from actor_learner.agents import algorithm, ppo, ppo_loss, unroll_policy
+from actor_learner.support import errors
 from tests.agents import test_gae, unrolls
 
 B = tensor_spec.BoundedTensorSpec

@@ -9,7 +9,8 @@ from actor_learner.acting import actor
 from actor_learner.agents import algorithm, ppo
 from actor_learner.environments import gymnasium
 from actor_learner.learning import learner
-from actor_learner.replay import sample_stream, server, unroll_queue
+from actor_learner.replay.server import server
+from actor_learner.replay.streams import sample_stream, unroll_queue
 
 LANES, LENGTH = 4, 6
 

@@ -9,9 +9,10 @@ from tf_agents.policies import policy_saver
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import errors, experience
+from actor_learner import experience
 from actor_learner.agents import algorithm, r2d2, r2d2_policy
 from actor_learner.inference import inline
+from actor_learner.support import errors
 
 FIRST, MID, LAST = 0, 1, 2
 B = tensor_spec.BoundedTensorSpec

@@ -10,7 +10,8 @@ from tf_agents.specs import tensor_spec
 from actor_learner.acting import actor
 from actor_learner.agents import algorithm, r2d2
 from actor_learner.environments import gymnasium as gymnasium_environment
-from actor_learner.replay import sample_stream, sequence_replay, server
+from actor_learner.replay.server import server
+from actor_learner.replay.streams import sample_stream, sequence_replay
 from tests import counting_environment
 
 EPISODES = [(13, 4), (21, 9)]  # Lengths, by lane.

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from actor_learner import errors
 from actor_learner.agents import sequence_td
+from actor_learner.support import errors
 
 FIRST, MID, LAST = 0, 1, 2
 LENGTH = 9

@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from actor_learner import cli, config, errors, run_directory
+from actor_learner import cli, config, frozen_config, run_directory
 from actor_learner import experiment as experiment_lib
-from actor_learner.commands import evaluate, frozen_config, rated_policy
+from actor_learner.commands import evaluate, rated_policy
 from actor_learner.parameters import store as store_lib
 from actor_learner.parameters import variables
+from actor_learner.support import errors
 
 SOURCE = config.ConfigSource(("dqn_cartpole",), ("dqn.fc_layer_params = (16,)",))
 

@@ -7,9 +7,9 @@ import re
 import numpy as np
 import pytest
 
-from actor_learner import errors
 from actor_learner.commands import params
 from actor_learner.parameters import store as store_lib
+from actor_learner.support import errors
 
 
 @pytest.fixture

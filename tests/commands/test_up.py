@@ -8,9 +8,10 @@ import sys
 import gin
 import pytest
 
-from actor_learner import config, errors, run_directory
-from actor_learner.commands import frozen_config, up
+from actor_learner import config, frozen_config, run_directory
+from actor_learner.commands import up
 from actor_learner.configuring import program, statements
+from actor_learner.support import errors
 from tests.launch import toy_up
 
 

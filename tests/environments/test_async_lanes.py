@@ -6,9 +6,9 @@ import gin
 import numpy as np
 import pytest
 
-from actor_learner import errors
 from actor_learner.environments import async_lanes
 from actor_learner.environments.gymnasium import GymnasiumEnvironment
+from actor_learner.support import errors
 from tests import counting_environment
 from tests.environments import sample_environments
 

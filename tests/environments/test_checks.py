@@ -6,9 +6,9 @@ from tf_agents.environments import py_environment
 from tf_agents.specs import array_spec
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import errors
 from actor_learner.environments import checks, suite_gymnasium
 from actor_learner.environments.gymnasium import GymnasiumEnvironment
+from actor_learner.support import errors
 from tests.environments import sample_environments
 
 

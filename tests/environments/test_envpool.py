@@ -3,8 +3,8 @@ import sys
 import numpy as np
 import pytest
 
-from actor_learner import errors
 from actor_learner.environments.gymnasium import GymnasiumEnvironment
+from actor_learner.support import errors
 
 F, M, L = 0, 1, 2
 

@@ -6,9 +6,9 @@ import tensorflow as tf
 from gymnasium import spaces
 from tf_agents.specs import array_spec
 
-from actor_learner import errors
 from actor_learner.environments import seeding
 from actor_learner.environments.gymnasium import GymnasiumEnvironment
+from actor_learner.support import errors
 from tests import counting_environment
 from tests.environments import sample_environments
 

@@ -6,8 +6,8 @@ from gymnasium import spaces
 from tf_agents.environments import utils
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import errors
 from actor_learner.environments import gymnasium_wrapper
+from actor_learner.support import errors
 from tests import counting_environment
 from tests.environments import sample_environments
 

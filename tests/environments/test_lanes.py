@@ -7,9 +7,9 @@ from tf_agents.environments import batched_py_environment, py_environment, tf_py
 from tf_agents.specs import array_spec
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import errors
 from actor_learner.environments import lanes, suite_gymnasium
 from actor_learner.environments.gymnasium import GymnasiumEnvironment
+from actor_learner.support import errors
 from tests import counting_environment
 
 Move = collections.namedtuple("Move", ["dx", "dy"])

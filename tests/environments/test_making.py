@@ -4,9 +4,9 @@ import sys
 import gymnasium
 import pytest
 
-from actor_learner import errors
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.environments import making, suite_gymnasium
+from actor_learner.support import errors
 from tests import counting_environment
 
 

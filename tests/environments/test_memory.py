@@ -5,9 +5,9 @@ import collections
 import numpy as np
 import pytest
 
-from actor_learner import errors
 from actor_learner.environments import checks, memory
 from actor_learner.environments import gymnasium as gymnasium_environment
+from actor_learner.support import errors
 
 ENV_ID = f"actor_learner.environments.memory:{memory.ENV_ID}"
 FIRST, MID, LAST = 0, 1, 2

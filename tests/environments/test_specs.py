@@ -3,8 +3,8 @@ import pytest
 from gymnasium import spaces
 from tf_agents.specs import array_spec
 
-from actor_learner import errors
 from actor_learner.environments import specs
+from actor_learner.support import errors
 from tests.environments import sample_environments
 
 

@@ -9,13 +9,13 @@ import pytest
 from tf_agents.environments import suite_atari as theirs
 from tf_agents.environments import wrappers
 
-from actor_learner import errors
 from actor_learner.environments import (
     atari_preprocessing,
     atari_wrappers,
     suite_atari,
     suite_gymnasium,
 )
+from actor_learner.support import errors
 
 F, M, L = 0, 1, 2
 PONG = "PongNoFrameskip-v4"

@@ -7,8 +7,8 @@ import pytest
 from gymnasium import spaces
 from tf_agents.environments import suite_gym, wrappers
 
-from actor_learner import errors
 from actor_learner.environments import suite_gymnasium
+from actor_learner.support import errors
 from tests import counting_environment
 
 F, M, L = 0, 1, 2

@@ -9,8 +9,8 @@ import pytest
 from tf_agents.environments import suite_gym
 from tf_agents.environments import suite_mujoco as theirs
 
-from actor_learner import errors
 from actor_learner.environments import suite_mujoco, suite_pybullet
+from actor_learner.support import errors
 
 
 def test_arguments_are_those_of_suite_mujoco():

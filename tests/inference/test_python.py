@@ -6,8 +6,8 @@ from tf_agents.policies import random_py_policy, scripted_py_policy
 from tf_agents.specs import array_spec
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import errors
 from actor_learner.inference import python, streams
+from actor_learner.support import errors
 
 OBSERVATION = array_spec.ArraySpec((2,), np.float32)
 ACTION = array_spec.BoundedArraySpec((), np.int64, 0, 4)

@@ -8,9 +8,10 @@ import numpy as np
 
 from actor_learner import config
 from actor_learner import experiment as experiment_lib
-from actor_learner.jobs import contract, job, model, partner
+from actor_learner.jobs import contract, job, replay_connection
 from actor_learner.naming import memory
 from actor_learner.parameters import publication, publisher
+from actor_learner.runs import model
 
 DEADLINE = 120.0
 RUN = "mine"
@@ -52,7 +53,7 @@ class Learner:
     """
 
     def __init__(self, asking, address):
-        found = partner.Partner(asking, address)
+        found = replay_connection.Partner(asking, address)
         self._run_id = found.run_id
         made = model.Model(
             experiment_lib.Experiment(),

@@ -9,11 +9,12 @@ from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
 import actor_learner
-from actor_learner import errors
 from actor_learner import experiment as experiment_lib
 from actor_learner.agents import c51, dqn
-from actor_learner.jobs import contract, model
-from actor_learner.replay import server, tables
+from actor_learner.jobs import contract
+from actor_learner.replay.server import server, tables
+from actor_learner.runs import model
+from actor_learner.support import errors
 
 OBSERVATION = {
     "position": tensor_spec.BoundedTensorSpec([3], tf.float32, -1.5, np.inf),

@@ -17,10 +17,11 @@ import pytest
 import tensorflow as tf
 
 from actor_learner import run_directory
-from actor_learner.jobs import best_policy, controller, flags, mailbox, states
+from actor_learner.jobs import controller, flags, mailbox, states
 from actor_learner.naming import connect
-from actor_learner.replay import checkpoints
+from actor_learner.replay.server import checkpoints
 from actor_learner.reporting import jsonl
+from actor_learner.runs import best_policy
 from tests.launch import processes
 
 CHECKPOINT_INTERVAL = 500

@@ -4,11 +4,11 @@ import errno
 
 import pytest
 
-from actor_learner import unsaved
 from actor_learner.jobs import job as job_lib
 from actor_learner.jobs import life_cycle, states, worker
 from actor_learner.launch import job_spec, supervised_job
 from actor_learner.naming import memory
+from actor_learner.support import unsaved
 from tests.launch import test_supervised_job
 
 

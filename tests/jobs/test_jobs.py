@@ -17,7 +17,7 @@ from actor_learner import config, run_directory
 from actor_learner.jobs import states
 from actor_learner.learning import evaluation
 from actor_learner.parameters import store
-from actor_learner.replay import checkpoints
+from actor_learner.replay.server import checkpoints
 from actor_learner.reporting import jsonl
 from examples import own_table
 from tests.jobs import job_processes

@@ -5,9 +5,9 @@ import threading
 import pytest
 import reverb
 
-from actor_learner import errors, reverb_calls
 from actor_learner.jobs import mailbox
-from actor_learner.replay import server
+from actor_learner.replay.server import server
+from actor_learner.support import errors, reverb_calls
 from tests.naming import conftest as servers
 
 

@@ -10,9 +10,10 @@ import sys
 
 import pytest
 
-from actor_learner import cli, config, errors
+from actor_learner import cli, config
 from actor_learner.jobs import controller, extra_jobs, flags, main, names, states, worker
 from actor_learner.naming import connect, files
+from actor_learner.support import errors
 from tests.jobs import toy_workers
 from tests.launch import processes
 
@@ -233,7 +234,7 @@ def test_a_worker_needs_a_poll():
 
 
 def test_a_job_of_the_users_own_is_built_from_gin_and_finds_the_replay(tmp_path):
-    from actor_learner.replay import server, tables
+    from actor_learner.replay.server import server, tables
 
     with server.ReplayServer([tables.uniform_table("experience", 100)]) as replay:
         for number in range(3):
@@ -257,7 +258,7 @@ def test_a_job_of_the_users_own_is_built_from_gin_and_finds_the_replay(tmp_path)
 
 
 def test_the_watcher_needs_no_run_directory_and_follows_a_replay_that_moves(tmp_path, capfd):
-    from actor_learner.replay import server, tables
+    from actor_learner.replay.server import server, tables
     from examples import table_watcher
 
     registry = files.FileRegistry(tmp_path)

@@ -13,7 +13,7 @@ import pytest
 from actor_learner import run_directory
 from actor_learner.jobs import controller, flags, states
 from actor_learner.naming import connect
-from actor_learner.replay import recording
+from actor_learner.replay.recording import experience_recorder
 from actor_learner.reporting import jsonl
 from tests.jobs import job_processes
 
@@ -107,7 +107,7 @@ def test_actors_wait_for_a_learner_that_is_away_instead_of_giving_up(story):
 
 
 def test_every_actor_records_what_it_meets(story):
-    time_step_spec, action_spec = recording.read_specs(story.run_dir.experience)
+    time_step_spec, action_spec = experience_recorder.read_specs(story.run_dir.experience)
     assert time_step_spec.observation.shape == (4,) and action_spec.maximum == 1
     shards = story.run_dir.experience.glob("shard-*.npz")
     recorders = {path.name.rpartition("-")[0] for path in shards}

@@ -7,12 +7,14 @@ import uuid
 import pytest
 import reverb
 
-from actor_learner import errors, reverb_calls, run_directory
 from actor_learner import experiment as experiment_lib
-from actor_learner.jobs import actor, contract, job, learner, mailbox, model, names, partner
+from actor_learner import run_directory
+from actor_learner.jobs import actor, contract, job, learner, mailbox, names, replay_connection
 from actor_learner.naming import memory
 from actor_learner.parameters import publication, publisher
-from actor_learner.replay import server
+from actor_learner.replay.server import server
+from actor_learner.runs import model
+from actor_learner.support import errors, reverb_calls
 from tests.jobs import job_processes, jobs_in_process
 
 pytestmark = pytest.mark.timeout(300)
@@ -71,7 +73,7 @@ class Run:
     def others_server(self, run_id):
         """Another run's server at this one's address, in the place of this one."""
         asking = job.Job("actor", 0, "mine", memory.MemoryRegistry(self._space))
-        found = partner.Partner(asking, self.address)
+        found = replay_connection.Partner(asking, self.address)
         specs = contract.specs_of(found.contract)
         made = model.Model(experiment_lib.Experiment(), *specs, found.num_lanes, seed=0)
         self.process.kill()
@@ -98,7 +100,7 @@ def written(replay, table):
 @pytest.fixture(autouse=True)
 def haste(monkeypatch):
     """A server that does not answer is asked again the sooner."""
-    monkeypatch.setattr(partner, "_TRY_SECONDS", 1.0)
+    monkeypatch.setattr(replay_connection, "_TRY_SECONDS", 1.0)
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from actor_learner import errors
 from actor_learner.jobs import job, presence
 from actor_learner.naming import memory
+from actor_learner.support import errors
 
 
 class Partner:

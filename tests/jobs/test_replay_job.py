@@ -5,7 +5,7 @@ import tempfile
 
 import pytest
 
-from actor_learner.jobs import names, partner
+from actor_learner.jobs import names, replay_connection
 from actor_learner.naming import connect
 from tests.jobs import job_processes
 from tests.launch import processes
@@ -64,7 +64,11 @@ def test_a_registry_that_has_forgotten_the_run_is_told_again(tmp_path):
     # Started before its registry, for which it waits.
     process = machine.start("replay", *FLAGS, "--run=mine")
     # The address comes last: then the others are known.
-    known = [names.address("mine", "replay", 0), f"mine/{partner.RUN_ID}", "mine/replay_port"]
+    known = [
+        names.address("mine", "replay", 0),
+        f"mine/{replay_connection.RUN_ID}",
+        "mine/replay_port",
+    ]
     told = []
     try:
         processes.wait_until(lambda: "for the registry" in process.said, "it waits")

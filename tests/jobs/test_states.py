@@ -2,8 +2,8 @@ import itertools
 
 import pytest
 
-from actor_learner import errors
 from actor_learner.jobs import states
+from actor_learner.support import errors
 
 ALLOWED = {
     ("configuring", "ready"),

@@ -28,7 +28,8 @@ def report(names, kind, index, *used):
 
 
 def test_what_no_job_uses_is_named_once_all_jobs_have_spoken(names):
-    from actor_learner.jobs import extra_jobs, warm_start
+    from actor_learner.jobs import extra_jobs
+    from actor_learner.runs import warm_start
 
     watching = controller.Controller(names, "run")
     jobs = ["learner-0", "actor-0", "replay-0"]

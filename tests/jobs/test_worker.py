@@ -8,9 +8,10 @@ import uuid
 import numpy as np
 import pytest
 
-from actor_learner import errors, run_directory
+from actor_learner import run_directory
 from actor_learner.jobs import controller, names, states, worker
 from actor_learner.naming import memory
+from actor_learner.support import errors
 from tests.jobs import toy_workers
 
 DEADLINE = toy_workers.DEADLINE

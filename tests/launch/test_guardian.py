@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from actor_learner import errors
 from actor_learner.launch import job_spec, local
+from actor_learner.support import errors
 from tests.launch import processes
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}

@@ -8,10 +8,10 @@ import types
 
 import pytest
 
-from actor_learner import errors
 from actor_learner.jobs import controller, states
 from actor_learner.launch import job_spec, ray, ray_job
 from actor_learner.naming import files
+from actor_learner.support import errors
 from tests.launch import processes
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -1,7 +1,7 @@
 import pytest
 
-from actor_learner import errors
 from actor_learner.launch import restarts
+from actor_learner.support import errors
 
 
 def history(**changes):

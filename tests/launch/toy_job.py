@@ -9,8 +9,8 @@ import subprocess
 import sys
 import time
 
-from actor_learner import errors
 from actor_learner.jobs import main, worker
+from actor_learner.support import errors
 
 
 class ToyJob(worker.Worker):

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 from tf_agents.utils import common
 
-from actor_learner import errors
 from actor_learner.learning import checkpoints
+from actor_learner.support import errors
 
 
 def variables(value=0.0):

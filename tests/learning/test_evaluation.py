@@ -13,8 +13,8 @@ import tensorflow as tf
 from tf_agents.networks import q_network
 from tf_agents.policies import greedy_policy, q_policy
 
-from actor_learner import errors
 from actor_learner.learning import evaluation, learner, triggers
+from actor_learner.support import errors
 from tests.learning import tiny_agent
 
 

@@ -9,8 +9,9 @@ import tensorflow as tf
 from tf_agents.networks import q_network
 from tf_agents.policies import q_policy
 
-from actor_learner import run_directory, unsaved
+from actor_learner import run_directory
 from actor_learner.learning import checkpoints, evaluation, interval_trigger, trigger_runner
+from actor_learner.support import unsaved
 from tests.learning import tiny_agent, tiny_learner
 from tests.small_disk import small_disk  # noqa: F401 - a fixture.
 

@@ -13,8 +13,8 @@ from tf_agents.agents.dqn import dqn_agent
 from tf_agents.networks import q_network
 from tf_agents.train import learner as tf_agents_learner
 
-from actor_learner import errors
 from actor_learner.learning import learner
+from actor_learner.support import errors
 from tests.learning import tiny_agent
 from tests.learning.tiny_learner import Recorder, make, recorded
 

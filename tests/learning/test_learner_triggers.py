@@ -8,8 +8,8 @@ import os
 import gin
 import pytest
 
-from actor_learner import configurable, errors
 from actor_learner.learning import interval_trigger, triggers
+from actor_learner.support import configurable, errors
 from tests.learning import tiny_agent
 from tests.learning.tiny_learner import Recorder, make, recorded
 

@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 from tf_agents.agents import tf_agent
 
-from actor_learner import errors
 from actor_learner.agents import optimizers
 from actor_learner.learning import not_finite
+from actor_learner.support import errors
 from tests.learning import tiny_agent, tiny_learner
 
 

@@ -12,9 +12,9 @@ from tf_agents.networks import actor_distribution_network
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import errors
 from actor_learner.agents import algorithm, bc, c51, cql_sac, ddpg, dqn, impala, ppo, r2d2, sac, td3
 from actor_learner.learning import learner
+from actor_learner.support import errors
 from tests.agents import test_agents, test_r2d2, unrolls
 
 B = tensor_spec.BoundedTensorSpec

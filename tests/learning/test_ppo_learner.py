@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 from tf_agents.agents import tf_agent
 
-from actor_learner import errors
 from actor_learner.learning import ppo_learner
+from actor_learner.support import errors
 from tests.learning import tiny_agent
 
 

@@ -9,10 +9,12 @@ from tf_agents.agents import tf_agent
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import errors, experience
+from actor_learner import experience
 from actor_learner.agents import algorithm, c51, ddpg, dqn, sac, td3
 from actor_learner.learning import learner, priority_ring, priority_updater
-from actor_learner.replay import highest_priority, prioritized_replay, sample_stream, server
+from actor_learner.replay.server import server
+from actor_learner.replay.streams import highest_priority, prioritized_replay, sample_stream
+from actor_learner.support import errors
 
 TABLE = prioritized_replay.TABLE
 B = tensor_spec.BoundedTensorSpec

@@ -14,9 +14,9 @@ import reverb
 import tensorflow as tf
 from absl import logging
 
-from actor_learner import errors
 from actor_learner.learning import sample_sources, sample_watch
 from actor_learner.replay import reverb_replay_buffer
+from actor_learner.support import errors
 from tests.learning import tiny_agent, tiny_learner
 
 pytestmark = pytest.mark.timeout(300)

@@ -13,8 +13,8 @@ from tf_agents.agents.dqn import dqn_agent
 from tf_agents.networks import q_network
 from tf_agents.policies import policy_loader
 
-from actor_learner import errors
 from actor_learner.learning import triggers
+from actor_learner.support import errors
 from tests.learning import tiny_agent
 
 

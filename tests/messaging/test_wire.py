@@ -8,11 +8,11 @@ import time
 import numpy as np
 import pytest
 
-from actor_learner import errors
 from actor_learner.messaging import client as client_lib
 from actor_learner.messaging import keys as keys_lib
 from actor_learner.messaging import local, messages, protocol
 from actor_learner.messaging import server as server_lib
+from actor_learner.support import errors
 
 SECONDS = 20.0
 

@@ -11,8 +11,8 @@ import sys
 import threading
 import time
 
-from actor_learner import file_lock
 from actor_learner.naming import connect, registry
+from actor_learner.support import file_lock
 
 LOST_AFTER_SECONDS = 60.0
 

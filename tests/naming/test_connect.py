@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from actor_learner import errors
 from actor_learner.naming import connect
+from actor_learner.support import errors
 
 
 @pytest.mark.parametrize(

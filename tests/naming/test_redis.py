@@ -6,8 +6,8 @@ from concurrent import futures
 
 import pytest
 
-from actor_learner import errors
 from actor_learner.naming import connect, redis, registry
+from actor_learner.support import errors
 from tests.naming import conftest
 
 

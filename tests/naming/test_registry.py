@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from actor_learner import errors
 from actor_learner.naming import registry
+from actor_learner.support import errors
 from tests.naming import eventually as eventually_lib
 
 eventually = eventually_lib.eventually

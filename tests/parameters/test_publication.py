@@ -7,11 +7,11 @@ import pytest
 import reverb
 import tensorflow as tf
 
-from actor_learner import errors, reverb_calls
 from actor_learner.parameters import follower as follower_lib
 from actor_learner.parameters import latest_bytes, packing, publication
 from actor_learner.parameters import publisher as publisher_lib
-from actor_learner.replay import server
+from actor_learner.replay.server import server
+from actor_learner.support import errors, reverb_calls
 
 RUN = "a" * 32
 NEVER = threading.Event()

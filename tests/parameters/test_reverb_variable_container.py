@@ -11,8 +11,8 @@ import tensorflow as tf
 from absl import logging as absl_logging
 from tf_agents.experimental.distributed import reverb_variable_container as theirs
 
-from actor_learner import errors
 from actor_learner.parameters import reverb_variable_container as container_lib
+from actor_learner.support import errors
 
 
 def _variables(value=0.0):

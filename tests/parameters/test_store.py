@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from actor_learner import errors, file_lock, finite
 from actor_learner.parameters import store as store_lib
+from actor_learner.support import errors, file_lock, finite
 
 
 @pytest.fixture

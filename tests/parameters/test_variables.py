@@ -11,8 +11,8 @@ from tf_agents.policies import policy_saver, q_policy
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import errors
 from actor_learner.parameters import archive, store, variables
+from actor_learner.support import errors
 
 
 def make_policy(units=4, actions=3):

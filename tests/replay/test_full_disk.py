@@ -7,8 +7,9 @@ import tensorflow as tf
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import trajectory
 
-from actor_learner import disk_space, errors, unsaved
-from actor_learner.replay import recording, server, shards
+from actor_learner.replay.recording import experience_recorder, shards
+from actor_learner.replay.server import server
+from actor_learner.support import disk_space, errors, unsaved
 from tests.small_disk import small_disk  # noqa: F401 - a fixture.
 
 
@@ -45,7 +46,7 @@ def recorder_on(directory, **options):
         reward=tensor_spec.TensorSpec([], tf.float32),
         discount=tensor_spec.TensorSpec([], tf.float32),
     )
-    return recording.ExperienceRecorder(directory, spec, 2, **options)
+    return experience_recorder.ExperienceRecorder(directory, spec, 2, **options)
 
 
 def step(number):

@@ -7,8 +7,9 @@ import pytest
 import tensorflow as tf
 from tf_agents.replay_buffers import reverb_replay_buffer as theirs
 
-from actor_learner.replay import observers, reverb_replay_buffer, server
-from tests.replay import streams
+from actor_learner.replay import observers, reverb_replay_buffer
+from actor_learner.replay.server import server
+from tests.replay import lane_steps
 
 
 @pytest.fixture(autouse=True)
@@ -69,14 +70,14 @@ def test_bindings_of_the_trajectory_observer_do_not_reach_the_sequence_observer(
     with server.ReplayServer() as running:
         client = running.client()
         with observers.ReverbTrajectorySequenceObserver(client, "queue", 2) as observer:
-            for step in streams.steps([1, 1]):
+            for step in lane_steps.steps([1, 1]):
                 observer(step)
-        spanning = streams.counts(streams.read_items(client, "queue"))
+        spanning = lane_steps.counts(lane_steps.read_items(client, "queue"))
         client.reset("queue")
         with observers.ReverbAddTrajectoryObserver(client, "queue", 2) as observer:
-            for step in streams.steps([5]):
+            for step in lane_steps.steps([5]):
                 observer(step)
-        within = streams.counts(streams.read_items(client, "queue"))
+        within = lane_steps.counts(lane_steps.read_items(client, "queue"))
 
     assert spanning == [(10, 11), (11, 20), (20, 21)]
     assert within == [(10, 11), (14, 15)]

@@ -8,9 +8,10 @@ import reverb
 import tensorflow as tf
 import tree
 
-from actor_learner import errors
-from actor_learner.replay import observers, signatures, tables
-from tests.replay import streams
+from actor_learner.replay import observers
+from actor_learner.replay.server import signatures, tables
+from actor_learner.support import errors
+from tests.replay import lane_steps
 
 Episode = observers.ReverbAddEpisodeObserver
 Windows = observers.ReverbAddTrajectoryObserver
@@ -95,10 +96,10 @@ def test_one_lane_writes_the_items_of_the_case(
     client, observer_class, arguments, lengths, expected
 ):
     with observer_class(client, "queue", **arguments) as observer:
-        for step in streams.steps(lengths):
+        for step in lane_steps.steps(lengths):
             observer(step)
 
-    assert streams.counts(streams.read_items(client, "queue")) == expected
+    assert lane_steps.counts(lane_steps.read_items(client, "queue")) == expected
 
 
 @pytest.mark.parametrize("observer_class", [Windows, Sequences])
@@ -106,7 +107,7 @@ def test_items_are_on_the_server_once_flush_seconds_have_passed(client, observer
     # No time at all: every item is there as soon as its last step was observed.
     with observer_class(client, "queue", sequence_length=4, flush_seconds=0.0) as observer:
         for number, step in enumerate(
-            streams.batched([streams.steps([60], lane=n) for n in (1, 2)])
+            lane_steps.batched([lane_steps.steps([60], lane=n) for n in (1, 2)])
         ):
             observer(step)
             assert client.server_info(5)["queue"].current_size == 2 * max(0, number - 2)
@@ -118,9 +119,9 @@ def test_three_lanes_write_exactly_the_items_of_three_observers(
 ):
     # Lanes of different episode lengths: the case, the case after an episode of 2, and ones of 1.
     lanes = [
-        streams.steps(lengths + [1] * 5, lane=1),
-        streams.steps([2] + lengths + [3], lane=2),
-        streams.steps([1] * 10, lane=3),
+        lane_steps.steps(lengths + [1] * 5, lane=1),
+        lane_steps.steps([2] + lengths + [3], lane=2),
+        lane_steps.steps([1] * 10, lane=3),
     ]
     shortest = min(map(len, lanes))
     lanes = [lane[:shortest] for lane in lanes]
@@ -129,13 +130,13 @@ def test_three_lanes_write_exactly_the_items_of_three_observers(
         with observer_class(client, "queue", **arguments) as observer:
             for step in lane:
                 observer(step)
-        separate[number] = streams.read_items(client, "queue")
+        separate[number] = lane_steps.read_items(client, "queue")
 
     with observer_class(client, "queue", **arguments) as observer:
-        for step in streams.batched(lanes):
+        for step in lane_steps.batched(lanes):
             observer(step)
     together = {1: [], 2: [], 3: []}
-    for item in streams.read_items(client, "queue"):
+    for item in lane_steps.read_items(client, "queue"):
         together[int(item[1][0]) // 1000].append(item)
 
     assert sum(map(len, separate.values())) > 0 or not expected
@@ -149,10 +150,10 @@ def test_three_lanes_write_exactly_the_items_of_three_observers(
 
 def test_all_fields_of_an_item_keep_their_values_types_and_order(client):
     with Windows(client, "queue", 2) as observer:
-        for step in streams.steps([1]):
+        for step in lane_steps.steps([1]):
             observer(step)
 
-    (item,) = streams.read_items(client, "queue")
+    (item,) = lane_steps.read_items(client, "queue")
     step_type, count, picture, action, next_step_type, reward, discount = item
     np.testing.assert_array_equal(step_type, np.array([0, 2], np.int32))
     np.testing.assert_array_equal(count, np.array([10, 11], np.int64))
@@ -168,98 +169,102 @@ def test_all_fields_of_an_item_keep_their_values_types_and_order(client):
 
 def test_padding_is_a_boundary_step_of_zeros(client):
     with Windows(client, "queue", 3, pad_end_of_episodes=True) as observer:
-        for step in streams.steps([1]):
+        for step in lane_steps.steps([1]):
             observer(step)
 
-    (item,) = streams.read_items(client, "queue")
-    assert item[0].tolist() == [streams.FIRST, streams.LAST, streams.LAST]
-    assert item[4].tolist() == [streams.LAST, streams.FIRST, streams.FIRST]
+    (item,) = lane_steps.read_items(client, "queue")
+    assert item[0].tolist() == [lane_steps.FIRST, lane_steps.LAST, lane_steps.LAST]
+    assert item[4].tolist() == [lane_steps.LAST, lane_steps.FIRST, lane_steps.FIRST]
     assert [float(np.sum(np.abs(column[2]))) for column in item[1:4] + item[5:]] == [0] * 5
 
 
 def test_items_go_to_all_tables_with_their_priority(client):
     with Windows(client, ["queue", "other"], 2, priority=3) as observer:
-        for step in streams.steps([2]):
+        for step in lane_steps.steps([2]):
             observer(step)
 
     sampled = next(client.sample("other", emit_timesteps=False))
     assert sampled.info.priority == 3
-    assert streams.counts(streams.read_items(client, "queue")) == [(10, 11), (11, 12)]
+    assert lane_steps.counts(lane_steps.read_items(client, "queue")) == [(10, 11), (11, 12)]
 
 
 def test_arrays_may_be_reused_by_the_caller(client):
-    buffers = tree.map_structure(np.copy, streams.batched([streams.steps([1], 1)])[0])
+    buffers = tree.map_structure(np.copy, lane_steps.batched([lane_steps.steps([1], 1)])[0])
     with Sequences(client, "queue", 3) as observer:
-        for step in streams.batched([streams.steps([2], 1)]):
+        for step in lane_steps.batched([lane_steps.steps([2], 1)]):
             tree.map_structure(np.copyto, buffers, step)
             observer(buffers)
 
-    assert streams.counts(streams.read_items(client, "queue")) == [(1010, 1011, 1012)]
+    assert lane_steps.counts(lane_steps.read_items(client, "queue")) == [(1010, 1011, 1012)]
 
 
 @pytest.mark.parametrize("observer_class", [Episode, Windows])
 def test_a_foreign_reset_drops_the_unfinished_episode(client, observer_class):
-    begun, other = streams.steps([3, 2])[:2], streams.steps([3, 2])[4:]
+    begun, other = lane_steps.steps([3, 2])[:2], lane_steps.steps([3, 2])[4:]
     with observer_class(client, "queue", 3) as observer:
         for step in begun + other:  # 10 11 | 20 21 22: no item may span the two.
             observer(step)
 
-    assert streams.counts(streams.read_items(client, "queue")) == [(20, 21, 22)]
+    assert lane_steps.counts(lane_steps.read_items(client, "queue")) == [(20, 21, 22)]
 
 
 def test_sequences_drop_steps_at_a_foreign_reset_but_not_at_a_boundary(client):
-    foreign, episodes = streams.steps([3])[:1], streams.steps([1, 1])
+    foreign, episodes = lane_steps.steps([3])[:1], lane_steps.steps([1, 1])
     with Sequences(client, "queue", 2) as observer:
         for step in foreign + episodes:
             observer(step)
 
-    assert streams.counts(streams.read_items(client, "queue")) == [(10, 11), (11, 20), (20, 21)]
+    assert lane_steps.counts(lane_steps.read_items(client, "queue")) == [
+        (10, 11),
+        (11, 20),
+        (20, 21),
+    ]
 
 
 def test_sequences_take_flattened_trajectories(client):
     with Sequences(client, "queue", 2) as observer:
-        for step in streams.steps([1]):
+        for step in lane_steps.steps([1]):
             observer(tree.flatten(step))
 
-    assert streams.counts(streams.read_items(client, "queue")) == [(10, 11)]
+    assert lane_steps.counts(lane_steps.read_items(client, "queue")) == [(10, 11)]
 
 
 def test_windows_refuse_flattened_trajectories(client):
     with Windows(client, "queue", 2) as observer:
         with pytest.raises(errors.SpecMismatchError, match="step_type"):
-            observer(tree.flatten(streams.steps([1])[0]))
+            observer(tree.flatten(lane_steps.steps([1])[0]))
 
 
 def test_reset_without_padding_refuses_to_lose_steps(client):
     with Windows(client, "queue", 3) as observer:
-        for step in streams.steps([5])[:2]:
+        for step in lane_steps.steps([5])[:2]:
             observer(step)
         with pytest.raises(ValueError, match="pad_end_of_episodes"):
             observer.reset()
         observer.reset(write_cached_steps=False)
-        for step in streams.steps([2]):
+        for step in lane_steps.steps([2]):
             observer(step)
 
-    assert streams.counts(streams.read_items(client, "queue")) == [(10, 11, 12)]
+    assert lane_steps.counts(lane_steps.read_items(client, "queue")) == [(10, 11, 12)]
 
 
 def test_reset_does_not_write_a_window_twice(client):
     with Windows(client, "queue", 2) as observer:
-        for step in streams.steps([5])[:2]:
+        for step in lane_steps.steps([5])[:2]:
             observer(step)
         observer.reset()
 
-    assert streams.counts(streams.read_items(client, "queue")) == [(10, 11)]
+    assert lane_steps.counts(lane_steps.read_items(client, "queue")) == [(10, 11)]
 
 
 def test_reset_writes_an_unfinished_episode_of_every_lane(client):
-    lanes = [streams.steps([5], 1)[:2], streams.steps([5], 2)[:2]]
+    lanes = [lane_steps.steps([5], 1)[:2], lane_steps.steps([5], 2)[:2]]
     with Episode(client, "queue", 9) as observer:
-        for step in streams.batched(lanes):
+        for step in lane_steps.batched(lanes):
             observer(step)
         observer.reset()
 
-    items = streams.counts(streams.read_items(client, "queue"))
+    items = lane_steps.counts(lane_steps.read_items(client, "queue"))
     assert sorted(items) == [(1010, 1011), (2010, 2011)]
 
 
@@ -268,18 +273,18 @@ def test_a_closed_observer_says_so_and_can_be_opened_again(client):
     observer.close()
     observer.close()
     with pytest.raises(errors.ReplayError, match="open"):
-        observer(streams.steps([1])[0])
+        observer(lane_steps.steps([1])[0])
 
     observer.open()
-    for step in streams.steps([1]):
+    for step in lane_steps.steps([1]):
         observer(step)
     observer.close()
 
-    assert streams.counts(streams.read_items(client, "queue")) == [(10, 11)]
+    assert lane_steps.counts(lane_steps.read_items(client, "queue")) == [(10, 11)]
 
 
 def test_a_step_that_changes_shape_is_refused_by_name(client):
-    first, second = streams.steps([1])
+    first, second = lane_steps.steps([1])
     with Windows(client, "queue", 2) as observer:
         observer(first)
         with pytest.raises(
@@ -289,17 +294,17 @@ def test_a_step_that_changes_shape_is_refused_by_name(client):
 
 
 def test_lanes_that_change_in_number_are_refused(client):
-    two = streams.batched([streams.steps([1], 1), streams.steps([1], 2)])
+    two = lane_steps.batched([lane_steps.steps([1], 1), lane_steps.steps([1], 2)])
     with Windows(client, "queue", 2) as observer:
         observer(two[0])
         with pytest.raises(errors.SpecMismatchError, match="2 lanes"):
-            observer(streams.batched([streams.steps([1], lane) for lane in (1, 2, 3)])[1])
+            observer(lane_steps.batched([lane_steps.steps([1], lane) for lane in (1, 2, 3)])[1])
 
 
 @pytest.fixture
 def signed():
     """A client of a server whose table has the signature of windows of two steps."""
-    signature = signatures.window_signature(streams.steps([1])[0], 2)
+    signature = signatures.window_signature(lane_steps.steps([1])[0], 2)
     server = reverb.Server([tables.uniform_table("signed", 10, signature=signature)])
     yield server.localhost_client()
     server.stop()
@@ -307,14 +312,14 @@ def signed():
 
 def test_fitting_trajectories_pass_the_signature(signed):
     with Windows(signed, "signed", 2) as observer:
-        for step in streams.batched([streams.steps([1], 1), streams.steps([1], 2)]):
+        for step in lane_steps.batched([lane_steps.steps([1], 1), lane_steps.steps([1], 2)]):
             observer(step)
 
     assert signed.server_info(5)["signed"].current_size == 2
 
 
 def test_a_wrong_dtype_names_table_field_expected_and_actual(signed):
-    step = streams.steps([1])[0]._replace(reward=np.array(0.0, np.float64))
+    step = lane_steps.steps([1])[0]._replace(reward=np.array(0.0, np.float64))
     observer = Windows(signed, "signed", 2)
     with pytest.raises(errors.SpecMismatchError) as caught:
         observer(step)
@@ -325,7 +330,7 @@ def test_a_wrong_dtype_names_table_field_expected_and_actual(signed):
 
 
 def test_a_field_of_another_name_is_refused(signed):
-    step = streams.steps([1])[0]
+    step = lane_steps.steps([1])[0]
     renamed = {"number": step.observation["count"], "picture": step.observation["picture"]}
     observer = Windows(signed, "signed", 2)
     with pytest.raises(errors.SpecMismatchError) as caught:
@@ -345,12 +350,12 @@ def test_another_window_length_than_the_tables_is_refused_at_once(signed):
 def test_an_episode_that_does_not_fit_the_table_is_refused_when_written(signed):
     with Episode(signed, "signed", 9) as observer:
         with pytest.raises(errors.SpecMismatchError, match="3 steps does not fit table 'signed'"):
-            for step in streams.steps([2]):
+            for step in lane_steps.steps([2]):
                 observer(step)
 
 
 def test_a_signature_without_time_dimension_is_explained():
-    signature = signatures.step_signature(streams.steps([1])[0])
+    signature = signatures.step_signature(lane_steps.steps([1])[0])
     server = reverb.Server([tables.uniform_table("signed", 10, signature=signature)])
     with pytest.raises(errors.SpecMismatchError, match="window_signature"):
         Windows(server.localhost_client(), "signed", 2)
@@ -375,7 +380,7 @@ def test_a_full_queue_stops_the_writer_and_the_error_says_who_waits_for_whom():
     )
     written = []
     with pytest.raises(errors.ReplayTimeoutError, match="inserting waits for samples: 3 inserts"):
-        for step in streams.steps([50]):
+        for step in lane_steps.steps([50]):
             written.append(step)
             observer(step)
 
@@ -389,16 +394,16 @@ def test_a_full_queue_stops_the_writer_and_the_error_says_who_waits_for_whom():
 
 def test_flush_waits_until_items_can_be_read(client):
     with Windows(client, "queue", 2) as observer:
-        for step in streams.steps([5])[:3]:
+        for step in lane_steps.steps([5])[:3]:
             observer(step)
         observer.flush()
-        assert streams.counts(streams.read_items(client, "queue")) == [(10, 11), (11, 12)]
+        assert lane_steps.counts(lane_steps.read_items(client, "queue")) == [(10, 11), (11, 12)]
 
 
 def test_close_after_the_servers_death_returns():
     server = reverb.Server([tables.queue_table("queue", 1)])
     observer = Windows(server.localhost_client(), "queue", 1, flush_seconds=3600.0)
-    for step in streams.steps([5])[:4]:  # More than the queue takes: some stay in flight.
+    for step in lane_steps.steps([5])[:4]:  # More than the queue takes: some stay in flight.
         observer(step)
     server.stop()
 
@@ -410,10 +415,10 @@ def test_close_after_the_servers_death_returns():
 
 def test_eager_tensors_are_written_like_arrays(client):
     with Windows(client, "queue", 2) as observer:
-        for step in streams.steps([1]):
+        for step in lane_steps.steps([1]):
             observer(tree.map_structure(tf.constant, step))
 
-    assert streams.counts(streams.read_items(client, "queue")) == [(10, 11)]
+    assert lane_steps.counts(lane_steps.read_items(client, "queue")) == [(10, 11)]
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,12 @@ import tensorflow as tf
 import tree
 from tf_agents.replay_buffers import reverb_replay_buffer as theirs
 
-from actor_learner import errors
-from actor_learner.replay import observers, reverb_replay_buffer, server, signatures, tables
-from tests.replay import streams
+from actor_learner.replay import observers, reverb_replay_buffer
+from actor_learner.replay.server import server, signatures, tables
+from actor_learner.support import errors
+from tests.replay import lane_steps
 
-SPEC = tree.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), streams.steps([1])[0])
+SPEC = tree.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), lane_steps.steps([1])[0])
 Buffer = reverb_replay_buffer.ReverbReplayBuffer
 
 
@@ -28,7 +29,7 @@ def replay():
     ) as running:
         names = ["uniform", "prioritized", "queue", "signed"]
         with observers.ReverbAddTrajectoryObserver(running.client(), names, 4, 4) as observer:
-            for step in streams.steps([7]):
+            for step in lane_steps.steps([7]):
                 observer(step)
         yield running
 

@@ -1,6 +1,6 @@
 import pytest
 
-from actor_learner.reporting import atomic
+from actor_learner.support import atomic
 
 
 def test_a_finished_file_replaces_the_old_one_and_leaves_nothing_beside_it(tmp_path):

@@ -7,8 +7,9 @@ import sys
 import pytest
 import tensorflow as tf
 
-from actor_learner import run_directory, unsaved
+from actor_learner import run_directory
 from actor_learner.reporting import jsonl, kept_rows, metric_files, patient_stream
+from actor_learner.support import unsaved
 from tests.small_disk import small_disk  # noqa: F401 - a fixture.
 
 LINE = "0123456789" * 10 + "\n"

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from actor_learner import errors
 from actor_learner.reporting import jsonl
+from actor_learner.support import errors
 
 
 def test_rows_are_on_disk_as_soon_as_written(tmp_path):

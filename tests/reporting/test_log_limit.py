@@ -7,8 +7,8 @@ import textwrap
 
 import pytest
 
-from actor_learner import errors
 from actor_learner.reporting import log_limit
+from actor_learner.support import errors
 
 PROGRAM = """
 import os, subprocess, sys, time

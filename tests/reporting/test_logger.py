@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from actor_learner import errors
 from actor_learner.reporting import logger
+from actor_learner.support import errors
 
 
 class Recorder:

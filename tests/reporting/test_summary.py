@@ -1,7 +1,7 @@
 import pytest
 
-from actor_learner import errors
 from actor_learner.reporting import summary
+from actor_learner.support import errors
 
 BEST = {
     "best_return": 487.25,

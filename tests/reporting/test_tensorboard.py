@@ -3,8 +3,8 @@ import sys
 
 import pytest
 
-from actor_learner import errors
 from actor_learner.reporting import tensorboard
+from actor_learner.support import errors
 
 
 def read_scalars(directory):

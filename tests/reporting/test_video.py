@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from imageio import v2 as imageio
 
-from actor_learner import errors
 from actor_learner.reporting import video
+from actor_learner.support import errors
 
 
 def frame(height, width, color):

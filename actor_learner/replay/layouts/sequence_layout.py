@@ -1,0 +1,262 @@
+"""How the steps of an episode become cells of a table, and sampled cells become `Sequence`s.
+
+A lane's steps are gathered into blocks of `period` rows. A finished block is one cell: the rows as
+bytes, the state of the policy before its first row, and the version of the policy. An item refers
+to the last `sequence_length / period` cells of a lane, so that overlapping sequences share them.
+
+Of stacked frames a row keeps the newest only, and a block the older ones that its first row had: a
+sequence lies within one episode, so that every other stack follows from these.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tree
+from tf_agents.trajectories import time_step as ts
+
+from actor_learner import experience as experience_lib
+from actor_learner.replay.layouts import frame_stacks, rows
+from actor_learner.replay.server import signatures
+from actor_learner.support import errors
+
+_START = "start/"  # Prefix of the columns that belong to a block, not to its rows.
+_OBSERVATION = "observation"
+_OLDER = "older_frames"
+
+
+class SequenceLayout:
+    """The columns of a cell.
+
+    Args:
+      data_spec: Spec of one step of one lane, usually `agent.collect_data_spec`. What its
+        `policy_info`, if a dictionary, has under `experience.STATE` is kept once per block.
+      num_lanes: Lanes of the actor that writes.
+      sequence_length: Rows of a sequence.
+      period: Rows of a block, and so the distance of two sequences.
+      frame_stack: Frames per observation, if it is made of the latest frames; None stores
+        observations as they are.
+
+    Attributes:
+      observed: The layout of steps as observers get them, without the state.
+      stacks: Fields of which a row keeps only the newest frame, by path.
+
+    Raises:
+      errors.ConfigError: If `sequence_length` is not a multiple of `period`, or no observation
+        holds so many frames.
+    """
+
+    def __init__(
+        self,
+        data_spec: Any,
+        num_lanes: int,
+        sequence_length: int,
+        period: int,
+        frame_stack: int | None = None,
+    ) -> None:
+        check_lengths(sequence_length, period)
+        self.num_lanes = num_lanes
+        self.sequence_length = sequence_length
+        self.period = period
+        self.cells_per_item = sequence_length // period
+        row_spec, state_spec = split_state(data_spec)
+        self.observed = rows.RowLayout(row_spec, num_lanes)
+        self.stacks = frame_stacks.find(self.observed.fields, frame_stack)
+        row_spec, older_spec = self._specs_of_frames(row_spec)
+        self.rows = rows.RowLayout(row_spec, num_lanes)
+        start_spec = {
+            "state": state_spec,
+            "version": tf.TensorSpec([], tf.int64),
+            _OLDER: older_spec,
+        }
+        self.start = rows.RowLayout(start_spec, num_lanes)
+        self._row_spec = row_spec
+        self.row_columns = tuple(name for name in self.rows.columns if name != rows.VERSION)
+        self.start_columns = tuple(name for name in self.start.columns if name != rows.VERSION)
+        self.columns = tuple(
+            sorted([*self.row_columns, *(_START + name for name in self.start_columns)])
+        )
+
+    def signature(self) -> dict[str, tf.TensorSpec]:
+        """Signature of a table of sequences; its columns are those of `columns`, in that order."""
+        cells = self.cells_per_item
+        row_signature = self.rows.signature(self.period)
+        start_signature = self.start.signature(1)
+        signature = {}
+        for name in self.row_columns:  # [period, lanes, ...] to [cells, period, ...]
+            spec = row_signature[name]
+            shape = [cells, self.period, *spec.shape[2:]]
+            signature[name] = tf.TensorSpec(shape, spec.dtype, spec.name)
+        for name in self.start_columns:  # [1, lanes, ...] to [cells, ...]
+            spec = start_signature[name]
+            shape = [cells, *spec.shape[2:]]
+            signature[_START + name] = tf.TensorSpec(shape, spec.dtype, _START + spec.name)
+        return {name: signature[name] for name in self.columns}
+
+    def split_frames(self, step: Any) -> tuple[Any, dict[str, np.ndarray]]:
+        """Takes the older frames out of a step's stacks; views, nothing is copied.
+
+        Args:
+          step: One step of all lanes, without the state.
+
+        Returns:
+          `(step with the newest frames only, older frames [lanes, frames, ...] by path)`.
+        """
+        if not self.stacks:
+            return step, {}
+        leaves, older = tree.flatten(step), {}
+        for index, field in enumerate(self.observed.fields):
+            if field.path in self.stacks:
+                frames = self.stacks[field.path].oldest_first(leaves[index])
+                leaves[index], older[field.path] = frames[:, -1], frames[:, :-1]
+        return tree.unflatten_as(step, leaves), older
+
+    def start_of(self, state: Any, version: int, older: dict[str, np.ndarray]) -> dict[str, Any]:
+        """What a block keeps of its first row besides the row itself, leaves `[lanes, ...]`."""
+        versions = np.full(self.num_lanes, version, np.int64)
+        return {"state": state, "version": versions, _OLDER: older}
+
+    def kept_rows(self, column: str) -> int:
+        """How many of a lane's latest rows an observer keeps in NumPy.
+
+        Of observations, the block that it fills; of all else a whole sequence, from which the
+        priority is computed.
+        """
+        is_observation = column.split("/")[0] == _OBSERVATION
+        return self.period if is_observation else self.sequence_length
+
+    def empty_columns(self, num_rows: int) -> dict[str, np.ndarray]:
+        """Zeros for `num_rows` rows of one lane."""
+        signature = self.rows.signature(1)
+        return {
+            name: np.zeros(
+                [num_rows, *signature[name].shape[2:]], signature[name].dtype.as_numpy_dtype
+            )
+            for name in self.row_columns
+        }
+
+    def padding(self) -> dict[str, np.ndarray]:
+        """The rows that fill up a block after an episode's end: zeros that claim to be LAST."""
+        padding = self.empty_columns(self.period)
+        fields = {field.path: field for field in self.rows.fields}
+        for path, value in (
+            ("step_type", ts.StepType.LAST),
+            ("next_step_type", ts.StepType.FIRST),
+        ):
+            field = fields[path]
+            part = padding[rows.RECORD][:, field.offset : field.offset + field.num_bytes]
+            part[...] = np.array([value], field.dtype).view(np.uint8)
+        return padding
+
+    def cell(
+        self, row_columns: dict[str, np.ndarray], start_columns: dict[str, np.ndarray]
+    ) -> list[np.ndarray]:
+        """The arrays of one cell, in the order of `columns`."""
+        columns = {**row_columns, **{_START + name: start_columns[name] for name in start_columns}}
+        return [columns[name] for name in self.columns]
+
+    def describe_step(self, leaves: list[Any]) -> list[str]:
+        """How a cell differs from the signature, one sentence per column."""
+        cell_signature = signatures.without_time(self.signature())
+        return signatures.describe_mismatch(cell_signature, dict(zip(self.columns, leaves)))
+
+    def sequences(self, columns: dict[str, np.ndarray]) -> experience_lib.Sequence:
+        """Sequences as the actor has them: NumPy, without observations and states.
+
+        Args:
+          columns: `[n, sequence_length, ...]`, without those of observations.
+        """
+        leaves = [
+            None
+            if field.path.split("/")[0] == _OBSERVATION
+            else self.rows.read_array(columns, field.path)
+            for field in self.rows.fields
+        ]
+        trajectory = tree.unflatten_as(self._row_spec, leaves)._replace(observation=())
+        ended = trajectory.step_type == ts.StepType.LAST
+        earlier = np.cumsum(ended, axis=1) - ended
+        return experience_lib.Sequence(trajectory, (), (earlier == 0).astype(np.float32))
+
+    def unpack(self, columns: dict[str, tf.Tensor]) -> tuple[experience_lib.Sequence, tf.Tensor]:
+        """Sampled items as sequences, in graph mode or eagerly.
+
+        Args:
+          columns: `[batch, cells, ...]`, as sampled.
+
+        Returns:
+          `(sequence, version [batch] int64)`.
+        """
+
+        def join(column: tf.Tensor) -> tf.Tensor:  # [batch, cells, period, ...]
+            inner = column.shape[3:].as_list()
+            return tf.reshape(column, [-1, self.sequence_length, *inner])
+
+        trajectory = self.rows.unpack({name: join(columns[name]) for name in self.row_columns})
+        start = self.start.unpack(
+            {name: columns[_START + name][:, 0] for name in self.start_columns}
+        )
+        ended = tf.cast(tf.equal(trajectory.step_type, ts.StepType.LAST), tf.int32)
+        earlier = tf.cumsum(ended, axis=1, exclusive=True)
+        mask = tf.cast(tf.equal(earlier, 0), tf.float32)
+        if self.stacks:
+            trajectory = self._stack_frames(trajectory, start[_OLDER], mask)
+        return experience_lib.Sequence(trajectory, start["state"], mask), start["version"]
+
+    def _specs_of_frames(self, row_spec: Any) -> tuple[Any, dict[str, tf.TensorSpec]]:
+        """Specs of rows that keep the newest frames, and of the older frames of one row."""
+        leaves, older = tree.flatten(row_spec), {}
+        for index, field in enumerate(self.observed.fields):
+            if field.path in self.stacks:
+                stack = self.stacks[field.path]
+                leaves[index] = tf.TensorSpec(stack.frame_shape, field.dtype)
+                older[field.path] = tf.TensorSpec([stack.size - 1, *stack.frame_shape], field.dtype)
+        return tree.unflatten_as(row_spec, leaves), older
+
+    def _stack_frames(self, trajectory: Any, older: dict[str, tf.Tensor], mask: tf.Tensor) -> Any:
+        """Puts the stacks together again; rows that fill up a sequence are zero, as without.
+
+        Args:
+          trajectory: With the newest frames, `[batch, L, ...]`.
+          older: Those before row 0, `[batch, frames, ...]`, by path.
+          mask: `[batch, L]`.
+        """
+        leaves = tree.flatten(trajectory)
+        length = self.sequence_length
+        for index, field in enumerate(self.observed.fields):
+            if field.path not in self.stacks:
+                continue
+            stack = self.stacks[field.path]
+            frames = tf.concat([older[field.path], leaves[index]], axis=1)
+            parts = [frames[:, k : k + length] for k in range(stack.size)]
+            stacked = tf.stack(parts, axis=2 + stack.axis)  # [batch, L, *stack.shape]
+            real = tf.reshape(mask > 0, [-1, length, *[1] * len(stack.shape)])
+            leaves[index] = tf.where(real, stacked, tf.zeros([], stacked.dtype))
+        return tree.unflatten_as(trajectory, leaves)
+
+
+def split_state(step: Any) -> tuple[Any, Any]:
+    """Takes the policy state out of a step's `policy_info`; `()` if there is none.
+
+    Args:
+      step: A `Trajectory` of arrays or specs.
+
+    Returns:
+      `(step without the state, state)`.
+    """
+    info = step.policy_info
+    if not isinstance(info, dict) or experience_lib.STATE not in info:
+        return step, ()
+    others = {key: value for key, value in info.items() if key != experience_lib.STATE}
+    return step._replace(policy_info=others), info[experience_lib.STATE]
+
+
+def check_lengths(sequence_length: int, period: int) -> None:
+    """Refuses lengths that blocks of `period` rows cannot make up."""
+    if period < 1 or sequence_length < 2 or sequence_length % period:
+        raise errors.ConfigError(
+            f"SequenceReplay.sequence_length is {sequence_length} and period is {period}: a "
+            "sequence is made of whole blocks of `period` steps, so its length must be a multiple "
+            "of it, and at least 2"
+        )

@@ -1,0 +1,137 @@
+"""How an unroll of all lanes becomes one cell of the queue, and cells become `Unroll`s again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tree
+from tf_agents.trajectories import trajectory as trajectory_lib
+
+from actor_learner import experience
+from actor_learner.replay.layouts import rows
+from actor_learner.support import errors
+
+STATE_PREFIX = "state:"
+"""Columns of the policy state; no field of a step has a colon in its path."""
+
+
+class UnrollLayout:
+    """The columns of a cell: T + 1 rows of each lane, lane first, and what an unroll has once.
+
+    Lane first, because batches are: a reader joins cells without moving a byte.
+
+    Args:
+      data_spec: `Trajectory` spec of one step of one lane, the agent's `collect_data_spec`. If its
+        `policy_info` is a dictionary with the key `experience.STATE`, that part is stored for the
+        first row only.
+      num_lanes: Lanes per cell.
+      unroll_length: T, steps per unroll.
+    """
+
+    def __init__(self, data_spec: Any, num_lanes: int, unroll_length: int) -> None:
+        if not isinstance(data_spec, trajectory_lib.Trajectory):
+            raise errors.SpecMismatchError(
+                f"unrolls are made of Trajectory steps, the spec is a {type(data_spec).__name__}"
+            )
+        self.num_lanes = num_lanes
+        self.unroll_length = unroll_length
+        self.has_state = (
+            isinstance(data_spec.policy_info, Mapping) and experience.STATE in data_spec.policy_info
+        )
+        self._state_spec = data_spec.policy_info[experience.STATE] if self.has_state else ()
+        self.step = rows.RowLayout(
+            data_spec._replace(policy_info=self.info_without_state(data_spec.policy_info)),
+            num_lanes,
+        )
+        self._state_columns = [
+            f"{STATE_PREFIX}{number}" for number in range(len(tree.flatten(self._state_spec)))
+        ]
+
+    def info_without_state(self, policy_info: Any) -> Any:
+        """`policy_info` as it is stored for every row."""
+        if not self.has_state:
+            return policy_info
+        return {key: value for key, value in policy_info.items() if key != experience.STATE}
+
+    def signature(self) -> dict[str, tf.TensorSpec]:
+        """Signature of the table; names tell layouts of the same sizes apart."""
+        signature = {}
+        for name, spec in self.step.signature(self.unroll_length + 1).items():
+            if name == rows.VERSION:
+                signature[name] = tf.TensorSpec([], tf.int64, name)
+            else:  # [T + 1, lanes, ...] to [lanes, T + 1, ...]
+                shape = [spec.shape[1], spec.shape[0], *spec.shape[2:]]
+                signature[name] = tf.TensorSpec(shape, spec.dtype, spec.name)
+        for column, spec in zip(self._state_columns, tree.flatten(self._state_spec)):
+            signature[column] = tf.TensorSpec([self.num_lanes, *spec.shape], spec.dtype, column)
+        return signature
+
+    def buffers(self) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
+        """Zeroed columns of one cell, and a view into them for each field of a step.
+
+        The views are `[lanes, T + 1, ...]`, in the order of the step's flattened `Trajectory`. The
+        version is not among the columns.
+        """
+        num_rows = self.unroll_length + 1
+        records = np.zeros((self.num_lanes, num_rows), self.step.record_dtype)
+        columns = {
+            rows.RECORD: records.view(np.uint8).reshape(
+                self.num_lanes, num_rows, self.step.record_bytes
+            )
+        }
+        views = []
+        for field in self.step.fields:
+            if field.column == rows.RECORD:
+                views.append(records[field.path])
+            else:
+                large = np.zeros((self.num_lanes, num_rows, *field.shape), field.dtype)
+                columns[field.column] = large
+                views.append(large)
+        return columns, views
+
+    def state_columns(self, policy_info: Any) -> dict[str, np.ndarray]:
+        """The policy state in `policy_info`, leaves `[lanes, ...]`, as columns."""
+        if not self.has_state:
+            return {}
+        return dict(zip(self._state_columns, tree.flatten(policy_info[experience.STATE])))
+
+    def check_state(self, policy_info: Any, table: str) -> None:
+        """Compares the state in `policy_info` with the layout.
+
+        Raises:
+          errors.SpecMismatchError: If it is missing, or of other shapes or types.
+        """
+        if not self.has_state:
+            return
+        if not isinstance(policy_info, Mapping) or experience.STATE not in policy_info:
+            raise errors.SpecMismatchError(
+                f"table '{table}': the policy's info has no key {experience.STATE!r}, which the "
+                "agent's collect_data_spec has: the actor runs another policy than the "
+                "agent's collect_policy"
+            )
+        leaves = tree.flatten(policy_info[experience.STATE])
+        expected = [
+            ((self.num_lanes, *spec.shape), np.dtype(tf.as_dtype(spec.dtype).as_numpy_dtype))
+            for spec in tree.flatten(self._state_spec)
+        ]
+        found = [(np.shape(leaf), np.asarray(leaf).dtype) for leaf in leaves]
+        if found != expected:
+            raise errors.SpecMismatchError(
+                f"table '{table}': the policy state has leaves {found}, the spec says {expected}"
+            )
+
+    def unpack(self, columns: dict[str, tf.Tensor]) -> experience.Unroll:
+        """Cells, columns `[cells, lanes, ...]`, as one `Unroll` with batch `cells * lanes`."""
+        joined = {
+            name: tf.reshape(column, [-1, *column.shape[2:]])
+            for name, column in columns.items()
+            if name != rows.VERSION
+        }
+        state: Any = ()
+        if self.has_state:
+            leaves = [joined[name] for name in self._state_columns]
+            state = tree.unflatten_as(self._state_spec, leaves)
+        return experience.Unroll(self.step.unpack(joined), state)

@@ -1,0 +1,1 @@
+"""From sampled items to batches."""

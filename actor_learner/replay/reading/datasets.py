@@ -1,0 +1,80 @@
+"""Datasets that turn stored items into training batches of exact size."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import reverb
+import tensorflow as tf
+
+from actor_learner.replay.layouts import blocks
+from actor_learner.replay.reading import block_reader
+
+
+class TransitionInfo(NamedTuple):
+    """What accompanies each transition of a batch.
+
+    Attributes:
+      version: `[batch]` int64, the train step of the policy that acted.
+    """
+
+    version: tf.Tensor
+
+
+def lane_transitions(
+    server_address: str,
+    table_name: str,
+    layout: blocks.BlockLayout,
+    batch_size: int,
+    *,
+    gamma: float = 1.0,
+    shuffle_items: int | None = None,
+    prefetch: int = 1,
+    timeout_seconds: float | None = None,
+) -> tf.data.Dataset:
+    """Samples lane-batched items and re-batches their transitions.
+
+    Each item holds rows of all lanes. Transitions that begin with an episode's boundary step are
+    dropped, the rest of `shuffle_items` sampled items are mixed at random, and batches of exactly
+    `batch_size` are cut from them. Every stored transition is equally likely.
+
+    Args:
+      server_address: `host:port` of the replay server.
+      table_name: Table that a `BlockObserver` fills.
+      layout: Layout of the items, the observer's.
+      batch_size: Transitions per batch.
+      gamma: Discount factor of the agent, used to sum rewards when `layout.n_step > 1`.
+      shuffle_items: Items mixed before batches are cut: more items, less correlated batches, and
+        older samples. By default enough for 16 batches, and at least 16, or 32 if items hold
+        several rows, which are alike.
+      prefetch: How many times `shuffle_items` items are mixed and kept ready in the background. A
+        batch is at most `prefetch + 1` such pools old when it is used, and a quarter of one.
+      timeout_seconds: The dataset ends if the table gives nothing for so long; None waits forever.
+
+    Returns:
+      Dataset of `(trajectory, TransitionInfo)`, trajectory leaves `[batch_size, 2, ...]`.
+    """
+    signature = layout.signature()
+    if shuffle_items is None:
+        per_item = layout.rows_per_item * layout.num_lanes
+        fewest = 16 if layout.rows_per_item == 1 else 32
+        shuffle_items = max(fewest, -(-16 * batch_size // per_item))
+    timeout_ms = -1 if timeout_seconds is None else int(timeout_seconds * 1000)
+    dataset = reverb.TrajectoryDataset(
+        server_address,
+        table_name,
+        dtypes={name: spec.dtype for name, spec in signature.items()},
+        shapes={name: spec.shape for name, spec in signature.items()},
+        max_in_flight_samples_per_worker=max(4, shuffle_items // 4),  # More would be stale.
+        num_workers_per_iterator=1,
+        rate_limiter_timeout_ms=timeout_ms,
+    )
+
+    def pool(sample: reverb.ReplaySample) -> Any:
+        trajectory, version = block_reader.transitions(sample.data, layout, gamma)
+        return trajectory, TransitionInfo(version)
+
+    # Unpacked by the pool, not by the batch: the cost of these many small ops is per call. Handed
+    # from thread to thread by the pool, too: for small agents a hand-over costs a tenth of a step.
+    dataset = dataset.batch(shuffle_items, drop_remainder=True).map(pool).prefetch(prefetch)
+    return dataset.rebatch(batch_size, drop_remainder=True)

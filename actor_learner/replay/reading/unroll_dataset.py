@@ -1,0 +1,134 @@
+"""The learner's end of an unroll queue: every unroll once, in order, in batches of exact size."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import reverb
+import tensorflow as tf
+
+from actor_learner import experience
+from actor_learner.replay.layouts import rows, unroll_layout
+from actor_learner.replay.reading import version_limit
+
+# These functions have no Python control flow on tensors; converting them would only take time.
+_plain = tf.autograph.experimental.do_not_convert
+
+
+_LONGEST_WAIT_SECONDS = 0.5
+
+
+def unrolls(
+    server_address: str,
+    table_name: str,
+    data_spec: Any,
+    num_lanes: int,
+    unroll_length: int,
+    *,
+    cells_per_batch: int = 1,
+    prefetch: int = 1,
+    timeout_seconds: float | None = None,
+    limit: version_limit.VersionLimit | None = None,
+) -> tf.data.Dataset:
+    """Takes cells out of the queue and joins their lanes to batches.
+
+    Unrolls come in the order in which the queue got them, each once. Up to `prefetch` batches are
+    taken out before they are asked for: those are lost if the iterator is.
+
+    Args:
+      server_address: `host:port` of the replay server.
+      table_name: Queue that `UnrollObserver`s fill.
+      data_spec: `Trajectory` spec of one step of one lane, as given to the observers.
+      num_lanes: Lanes per cell.
+      unroll_length: T, steps per unroll.
+      cells_per_batch: Cells that make a batch.
+      prefetch: Batches taken out in advance, at least 1; each makes the learner's data one train
+        step older where actors run on meanwhile.
+      timeout_seconds: The dataset ends if somebody has waited for a cell for so long, or a little
+        longer; None waits forever. Time in which nobody asks for a batch does not count.
+      limit: Cells that it does not accept when their batch is asked for are dropped.
+
+    Returns:
+      Dataset of `(experience.Unroll, experience.SampleInfo)`; leaves
+      `[cells_per_batch * num_lanes, T + 1, ...]` and `[cells_per_batch * num_lanes]`.
+    """
+    layout = unroll_layout.UnrollLayout(data_spec, num_lanes, unroll_length)
+    signature = layout.signature()
+    timeout_ms = -1
+    if timeout_seconds is not None:
+        # Whoever drops an iterator that waits for a cell waits for this time to run out.
+        timeout_ms = int(1000 * min(timeout_seconds / 4, _LONGEST_WAIT_SECONDS))
+    cells = reverb.TrajectoryDataset(
+        server_address,
+        table_name,
+        dtypes={name: spec.dtype for name, spec in signature.items()},
+        shapes={name: spec.shape for name, spec in signature.items()},
+        max_in_flight_samples_per_worker=cells_per_batch * prefetch,
+        num_workers_per_iterator=1,  # Several would change the order.
+        rate_limiter_timeout_ms=timeout_ms,
+    )
+    if timeout_seconds is not None:
+        cells = _end_when_kept_waiting(cells, timeout_seconds)
+    if limit is not None:
+        cells = cells.filter(_plain(lambda sample: limit.accepts(sample.data[rows.VERSION])))
+
+    @_plain
+    def join(sample: reverb.ReplaySample) -> tuple[experience.Unroll, experience.SampleInfo]:
+        per_cell = experience.SampleInfo(
+            sample.info.key,
+            sample.info.probability,
+            sample.info.table_size,
+            sample.info.priority,
+            sample.data[rows.VERSION],
+        )
+        info = tf.nest.map_structure(lambda leaf: tf.repeat(leaf, num_lanes), per_cell)
+        return layout.unpack(sample.data), info
+
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    # No stage may run ahead: one that always asks for more would make idle time count.
+    options.experimental_optimization.inject_prefetch = False
+    options.experimental_optimization.map_and_batch_fusion = False
+    return cells.batch(cells_per_batch, drop_remainder=True).map(join).with_options(options)
+
+
+def _end_when_kept_waiting(samples: tf.data.Dataset, timeout_seconds: float) -> tf.data.Dataset:
+    """Goes on with `samples` when they end, until one has been asked for longer than the timeout.
+
+    Reverb's own timeout runs whether or not anybody asks for a sample: a queue that is empty while
+    the learner does something else, such as evaluating, would end the dataset.
+    """
+
+    @_plain
+    def no_sample(_: tf.Tensor) -> tuple[bool, Any]:
+        return False, tf.nest.map_structure(
+            lambda spec: tf.zeros(spec.shape, spec.dtype), samples.element_spec
+        )
+
+    once = tf.data.Dataset.range(1)
+    endless = samples.map(_plain(lambda sample: (True, sample)))
+    endless = endless.concatenate(once.map(no_sample)).repeat()
+
+    @_plain
+    def watch(since: tf.Tensor, is_sample: tf.Tensor, sample: Any) -> tuple[tf.Tensor, Any]:
+        # 0: nobody waits. Not tf.timestamp, which deterministic operations exclude.
+        now = tf.cond(
+            is_sample,
+            _plain(lambda: tf.zeros_like(since)),
+            _plain(lambda: tf.ensure_shape(tf.numpy_function(_seconds, (), tf.float64), ())),
+        )
+        since = tf.where(tf.logical_or(is_sample, tf.equal(since, 0.0)), now, since)
+        return since, (now - since >= timeout_seconds, is_sample, sample)
+
+    return (
+        endless.scan(tf.constant(0.0, tf.float64), _plain(lambda since, e: watch(since, *e)))
+        .take_while(_plain(lambda kept_waiting, *_: tf.logical_not(kept_waiting)))
+        .filter(_plain(lambda kept_waiting, is_sample, sample: is_sample))
+        .map(_plain(lambda kept_waiting, is_sample, sample: sample))
+    )
+
+
+def _seconds() -> np.float64:
+    return np.float64(time.monotonic())

@@ -1,0 +1,1 @@
+"""Experience on disk, for training without its environment."""

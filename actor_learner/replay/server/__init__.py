@@ -1,0 +1,1 @@
+"""The Reverb server: its tables, their state, its checkpoints."""

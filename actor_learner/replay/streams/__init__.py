@@ -1,0 +1,1 @@
+"""Sample streams: which items are written, and how they become batches."""

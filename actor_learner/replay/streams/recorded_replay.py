@@ -1,0 +1,304 @@
+"""Streams of recorded experience: training without an environment, or beside one."""
+
+from __future__ import annotations
+
+import abc
+import functools
+import pathlib
+from collections.abc import Sequence
+from typing import Any, Callable
+
+import numpy as np
+import reverb
+import tensorflow as tf
+import tree
+from absl import logging
+from tf_agents.trajectories import time_step as ts
+
+from actor_learner.replay.layouts import blocks, rows
+from actor_learner.replay.reading import datasets
+from actor_learner.replay.recording import experience_recorder, segments, shards
+from actor_learner.replay.server import tables
+from actor_learner.replay.streams import sample_stream
+from actor_learner.replay.writing import block_observer
+from actor_learner.support import configurable, errors, reverb_calls
+
+UNKNOWN_VERSION = -1
+"""Version of recorded transitions: policies of another run chose the actions."""
+
+_MOST_LANES = 64
+_MOST_ROWS = 256
+_GROUP_BYTES = 32 * 2**20
+_FILL_TIMEOUT_SECONDS = 60.0
+
+
+class PrefilledStream(sample_stream.SampleStream):
+    """A stream that brings experience of its own.
+
+    Once the server runs, and before training, the runner calls `fill`. Where `collects` is false
+    nobody acts: there is no environment, the specs are those of `specs()`, and `observer` is not
+    called.
+
+    Attributes:
+      collects: Whether actors write to it as well.
+    """
+
+    collects: bool = False
+
+    @abc.abstractmethod
+    def specs(self) -> tuple[ts.TimeStep, Any]:
+        """`(time_step_spec, action_spec)` of the experience, for building an agent."""
+
+    @abc.abstractmethod
+    def fill(self, experience: sample_stream.Experience, client: reverb.Client) -> int:
+        """Loads the experience into the server's tables; returns how many transitions.
+
+        Blocks until all are loaded, about 3 s per million small ones. Does nothing where the tables
+        have been filled already, as those of a restored replay server are.
+        """
+
+
+@configurable.register
+class RecordedReplay(PrefilledStream):
+    """Uniform replay of experience that `ExperienceRecorder` wrote.
+
+    Any agent that learns from transitions can train on it: the fields that its experience consists
+    of are taken from the recording, others are left out. Every transition is equally likely. What
+    is recorded after the stream was first used is not seen.
+
+    Args:
+      path: Directory of a recording, or of a run with one; or several.
+      min_episode_return: Uses only episodes with at least this return; None uses all.
+      table_name: Name of its table; streams that are mixed need different ones.
+      shuffle_items: Items mixed before batches are cut; None chooses.
+      prefetch: Pools of `shuffle_items` items kept ready for the learner.
+    """
+
+    def __init__(
+        self,
+        path: str | Sequence[str],
+        *,
+        min_episode_return: float | None = None,
+        table_name: str = "recorded",
+        shuffle_items: int | None = None,
+        prefetch: int = 4,
+    ) -> None:
+        paths = [path] if isinstance(path, str) else list(path)
+        if not paths:
+            raise errors.ConfigError("RecordedReplay.path is empty; name at least one recording")
+        self._directories: list[pathlib.Path] = [experience_recorder.find(path) for path in paths]
+        self._min_episode_return = min_episode_return
+        self._table_name = table_name
+        self._shuffle_items = shuffle_items
+        self._prefetch = prefetch
+
+    @property
+    def table_name(self) -> str:
+        return self._table_name
+
+    def specs(self) -> tuple[ts.TimeStep, Any]:
+        return experience_recorder.read_specs(self._directories[0])
+
+    def tables(self, experience: sample_stream.Experience) -> list[reverb.Table]:
+        segments, layout = self._segments(experience), self._layout(experience)
+        num_groups = -(-segments.most_segments // layout.num_lanes)
+        items_per_group = -(-self._rows(experience) // layout.rows_per_item)
+        return [
+            tables.uniform_table(
+                self._table_name, num_groups * items_per_group, signature=layout.signature()
+            )
+        ]
+
+    def observer(
+        self,
+        experience: sample_stream.Experience,
+        client: reverb.Client,
+        version: Callable[[], int] | None = None,
+    ) -> Any:
+        raise errors.ConfigError(
+            "RecordedReplay is filled from files and takes no new experience: use "
+            "MixedReplay.streams = [@LaneReplay(), @RecordedReplay()] to learn from both"
+        )
+
+    def dataset(
+        self,
+        experience: sample_stream.Experience,
+        server_address: str,
+        batch_size: int,
+        timeout_seconds: float,
+    ) -> tf.data.Dataset:
+        return datasets.lane_transitions(
+            server_address,
+            self._table_name,
+            self._layout(experience),
+            batch_size,
+            gamma=experience.gamma,
+            shuffle_items=self._shuffle_items,
+            prefetch=self._prefetch,
+            timeout_seconds=timeout_seconds,
+        )
+
+    def num_transitions(self, experience: sample_stream.Experience, num_items: int) -> int:
+        layout = self._layout(experience)
+        return num_items * layout.rows_per_item * layout.num_lanes
+
+    def fill(self, experience: sample_stream.Experience, client: reverb.Client) -> int:
+        table = reverb_calls.fetch_table(client, self._table_name, _FILL_TIMEOUT_SECONDS)
+        if table.current_size:
+            logging.info("Table '%s' is filled already.", self._table_name)
+            return 0
+        for directory in self._directories:
+            check_fields(directory, experience.data_spec)
+        segments, layout = self._segments(experience), self._layout(experience)
+        observer = block_observer.BlockObserver(
+            client,
+            self._table_name,
+            layout,
+            flush_seconds=float("inf"),  # The table has room for full cells only.
+            version=lambda: UNKNOWN_VERSION,
+        )
+        group = _Group(layout.observed, self._rows(experience) + experience.n_step)
+        transitions = 0
+        try:
+            for segment in segments:
+                group.add(segment)
+                if group.full:
+                    transitions += group.write(observer, experience)
+            transitions += group.write(observer, experience)
+        finally:
+            observer.close()
+        if not transitions:
+            good = f" of episodes with a return of at least {self._min_episode_return:g}"
+            raise errors.ConfigError(
+                f"the recording in {', '.join(map(str, self._directories))} has no whole "
+                f"transition{'' if self._min_episode_return is None else good}"
+            )
+        logging.info("Loaded %d transitions of %d shards.", transitions, len(self._shards))
+        return transitions
+
+    @functools.cached_property
+    def _shards(self) -> list[shards.Shard]:
+        return find_shards(self._directories)
+
+    def _segments(self, experience: sample_stream.Experience) -> segments.RecordedSegments:
+        return segments.RecordedSegments(
+            self._shards,
+            [field.path for field in rows.RowLayout(experience.data_spec, 1).fields],
+            self._rows(experience),
+            experience.n_step,
+            self._min_episode_return,
+        )
+
+    def _rows(self, experience: sample_stream.Experience) -> int:
+        """Rows by which segments advance: few of large steps, all of which are kept in memory."""
+        row_bytes = sum(field.num_bytes for field in rows.RowLayout(experience.data_spec, 1).fields)
+        return int(np.clip(_GROUP_BYTES // (_MOST_LANES * row_bytes), 8, _MOST_ROWS))
+
+    def _layout(self, experience: sample_stream.Experience) -> blocks.BlockLayout:
+        lanes = min(_MOST_LANES, self._segments(experience).most_segments)
+        size = min(blocks.rows_per_item(experience.data_spec, lanes), self._rows(experience))
+        return blocks.BlockLayout(
+            experience.data_spec, lanes, n_step=experience.n_step, rows_per_item=size
+        )
+
+
+def find_shards(directories: Sequence[pathlib.Path]) -> list[shards.Shard]:
+    """All whole shards of some recordings.
+
+    Raises:
+      errors.ConfigError: If there is none.
+    """
+    found = [shard for directory in directories for shard in shards.find(directory)]
+    if not found:
+        raise errors.ConfigError(
+            f"{', '.join(map(str, directories))}: there is no whole shard of experience; "
+            "the run that was to record it has written none yet, or its files are damaged"
+        )
+    return found
+
+
+def check_fields(directory: pathlib.Path, data_spec: Any) -> None:
+    """Refuses a recording that lacks what an agent's experience consists of.
+
+    Raises:
+      errors.SpecMismatchError: Naming the fields that differ.
+    """
+    recorded = {
+        field.path: (field.shape, field.dtype)
+        for field in rows.RowLayout(experience_recorder.read_data_spec(directory), 1).fields
+    }
+    differences = {
+        field.path: f"the agent needs {field.dtype}{list(field.shape)}, recorded is "
+        + ("nothing" if found is None else f"{found[1]}{list(found[0])}")
+        for field in rows.RowLayout(data_spec, 1).fields
+        for found in [recorded.get(field.path)]
+        if found != (field.shape, field.dtype)
+    }
+    if not differences:
+        return
+    lines = [f"{path}: {difference}" for path, difference in differences.items()]
+    if all(path.split("/")[0] == "policy_info" for path in differences):
+        lines.append(
+            "policy_info is what a policy says of its own actions, such as the state of its memory:"
+            " record the collecting policy of an agent like the one that is to be trained "
+            "(Experiment.record = True)"
+        )
+    raise errors.SpecMismatchError(
+        f"{directory} was recorded with another environment or agent:\n  " + "\n  ".join(lines)
+    )
+
+
+class _Group:
+    """Segments side by side, as if they were the lanes of one environment.
+
+    Args:
+      layout: Of the steps; it says how many segments are laid side by side.
+      num_rows: Rows of a segment.
+    """
+
+    def __init__(self, layout: rows.RowLayout, num_rows: int) -> None:
+        self._layout = layout
+        self._fields = {
+            field.path: np.zeros((num_rows, layout.num_lanes, *field.shape), field.dtype)
+            for field in layout.fields
+        }
+        self._num_rows = num_rows
+        self._clear()
+
+    @property
+    def full(self) -> bool:
+        return self._size == self._layout.num_lanes
+
+    def add(self, segment: segments.Segment) -> None:
+        count = segments.num_rows(segment)
+        for path, column in self._fields.items():
+            column[:count, self._size] = segment[path]
+        self._size += 1
+
+    def write(
+        self, observer: block_observer.BlockObserver, experience: sample_stream.Experience
+    ) -> int:
+        """Writes the segments, if any, and returns how many transitions begin in them."""
+        if not self._size:
+            return 0
+        for row in range(self._num_rows):
+            leaves = [self._fields[field.path][row] for field in self._layout.fields]
+            observer(tree.unflatten_as(experience.data_spec, leaves))
+        observer.reset()
+        starts = self._num_rows - experience.n_step
+        step_type, next_step_type = self._fields["step_type"], self._fields["next_step_type"]
+        valid = (step_type[:starts] != segments.LAST) & (
+            next_step_type[:starts] == step_type[1 : starts + 1]
+        )
+        self._clear()
+        return int(np.count_nonzero(valid))
+
+    def _clear(self) -> None:
+        """Fills up with rows that neither begin nor continue anything.
+
+        A row that claims to be FIRST follows no other but a LAST one, and a row that announces a
+        LAST one is not followed by FIRST.
+        """
+        self._size = 0
+        self._fields["step_type"][:] = segments.FIRST
+        self._fields["next_step_type"][:] = segments.LAST

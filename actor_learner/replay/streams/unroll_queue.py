@@ -1,0 +1,152 @@
+"""On-policy experience: a queue of unrolls, each learned from once, in the order of collection."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+import reverb
+import tensorflow as tf
+
+from actor_learner import experience as experience_lib
+from actor_learner.replay.layouts import unroll_layout
+from actor_learner.replay.reading import unroll_dataset, version_limit
+from actor_learner.replay.server import tables
+from actor_learner.replay.streams import sample_stream
+from actor_learner.replay.writing import unroll_observer
+from actor_learner.support import configurable, errors
+
+TABLE = "unrolls"
+
+
+@configurable.register
+class UnrollQueue(sample_stream.SampleStream):
+    """One item per unroll of all lanes of an actor.
+
+    The learner's data lag behind the newest policy by at most `max_queued_batches + prefetch`
+    train steps, plus what each actor has on its way: the unroll it is acting out, and
+    `max_in_flight_items` that wait for room; as separate jobs, plus the train steps between two
+    publications of the policy. Actors wait when the queue is full.
+
+    Args:
+      unroll_length: T, steps per unroll.
+      unrolls_per_batch: Unrolls per train step, a multiple of the actor's lanes; None is one unroll
+        of each lane. The experiment's `batch_size` is not used.
+      max_queued_batches: Batches that the queue holds at most.
+      max_in_flight_items: Unrolls of all lanes that an actor may have unconfirmed before it waits.
+      prefetch: Batches that the learner takes out in advance.
+      timeout_seconds: How long an actor waits for room before it gives up.
+    """
+
+    kind = experience_lib.UNROLLS
+    repeatable = True
+    table_name = TABLE
+
+    def __init__(
+        self,
+        unroll_length: int = 32,
+        *,
+        unrolls_per_batch: int | None = None,
+        max_queued_batches: int = 2,
+        max_in_flight_items: int = 1,
+        prefetch: int = 1,
+        timeout_seconds: float = 60.0,
+    ) -> None:
+        for name, value in (
+            ("unroll_length", unroll_length),
+            ("unrolls_per_batch", unrolls_per_batch),
+            ("max_queued_batches", max_queued_batches),
+            ("max_in_flight_items", max_in_flight_items),
+            ("prefetch", prefetch),
+        ):
+            if value is not None and (value != int(value) or value < 1):
+                raise errors.ConfigError(
+                    f"UnrollQueue.{name} must be a whole number, 1 or more, got {value!r}"
+                )
+        if timeout_seconds <= 0:
+            raise errors.ConfigError(
+                f"UnrollQueue.timeout_seconds must be above 0, got {timeout_seconds}"
+            )
+        self._unroll_length = int(unroll_length)
+        self._unrolls_per_batch = unrolls_per_batch
+        self._max_queued_batches = int(max_queued_batches)
+        self._max_in_flight_items = int(max_in_flight_items)
+        self._prefetch = int(prefetch)
+        self._timeout_seconds = timeout_seconds
+
+    @property
+    def unroll_length(self) -> int:
+        return self._unroll_length
+
+    def cells_per_batch(self, experience: sample_stream.Experience) -> int:
+        """Items that make a batch.
+
+        Raises:
+          errors.ConfigError: If a batch is not a whole number of items.
+        """
+        lanes = experience.num_lanes
+        unrolls = lanes if self._unrolls_per_batch is None else self._unrolls_per_batch
+        if unrolls % lanes:
+            raise errors.ConfigError(
+                f"UnrollQueue.unrolls_per_batch is {unrolls}, not a multiple of the actor's "
+                f"{lanes} lanes, whose unrolls come together: choose {lanes}, {2 * lanes}, ... or "
+                "another number of lanes (GymnasiumEnvironment.num_envs)"
+            )
+        return int(unrolls) // lanes
+
+    def tables(self, experience: sample_stream.Experience) -> list[reverb.Table]:
+        layout = unroll_layout.UnrollLayout(
+            experience.data_spec, experience.num_lanes, self._unroll_length
+        )
+        max_size = self._max_queued_batches * self.cells_per_batch(experience)
+        return [tables.queue_table(TABLE, max_size, signature=layout.signature())]
+
+    def observer(
+        self,
+        experience: sample_stream.Experience,
+        client: reverb.Client,
+        version: Callable[[], int] | None = None,
+    ) -> unroll_observer.UnrollObserver:
+        return unroll_observer.UnrollObserver(
+            client,
+            TABLE,
+            experience.data_spec,
+            experience.num_lanes,
+            self._unroll_length,
+            max_in_flight_items=self._max_in_flight_items,
+            timeout_seconds=self._timeout_seconds,
+            version=version,
+        )
+
+    def dataset(
+        self,
+        experience: sample_stream.Experience,
+        server_address: str,
+        batch_size: int,
+        timeout_seconds: float,
+        limit: version_limit.VersionLimit | None = None,
+    ) -> tf.data.Dataset:
+        """Batches of `(Unroll, SampleInfo)`; `batch_size` is not used, `unrolls_per_batch` is.
+
+        Unrolls that are older than `limit` allows are dropped when a batch is asked for.
+        """
+        del batch_size
+        return unroll_dataset.unrolls(
+            server_address,
+            TABLE,
+            experience.data_spec,
+            experience.num_lanes,
+            self._unroll_length,
+            cells_per_batch=self.cells_per_batch(experience),
+            prefetch=self._prefetch,
+            timeout_seconds=timeout_seconds,
+            limit=limit,
+        )
+
+    def num_transitions(self, experience: sample_stream.Experience, num_items: int) -> int:
+        return num_items * experience.num_lanes * self._unroll_length
+
+    def group_steps_per_update(
+        self, experience: sample_stream.Experience, batch_size: int
+    ) -> int | None:
+        del batch_size
+        return self._unroll_length * self.cells_per_batch(experience)

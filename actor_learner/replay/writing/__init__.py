@@ -1,0 +1,1 @@
+"""From steps of all lanes to items of a table."""

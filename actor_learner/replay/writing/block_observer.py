@@ -1,0 +1,253 @@
+"""Writes lane-batched items: a few rows of all lanes per Reverb item, every row stored once."""
+
+from __future__ import annotations
+
+import collections
+import time
+from typing import Any, Callable
+
+import numpy as np
+import reverb
+import tensorflow as tf
+import tree
+from reverb import structured_writer
+from tf_agents.trajectories import trajectory as trajectory_lib
+
+from actor_learner.replay.layouts import blocks, frame_stacks, rows
+from actor_learner.replay.writing import lane_observer
+from actor_learner.support import configurable, reverb_calls
+
+_ROOMY = 4
+"""A table is roomy while less than so many parts of it are filled."""
+
+_PATIENCE = 60
+"""How many times longer rows may wait where the table is not roomy."""
+
+
+@configurable.register
+class BlockObserver(lane_observer.LaneObserver):
+    """Gathers rows into cells (`blocks.BlockLayout`), each of which becomes one item.
+
+    Items are created as cells fill up: the latest rows, fewer than `rows_per_item + n_step`, may
+    still be in the observer's memory. `flush()` leaves them there while they are young, unless not
+    a single item has been written yet, so that a learner always finds something; `reset()` and
+    `close()` write all. Episode ends are left to the reader (`datasets.lane_transitions`), which
+    knows which transitions are valid.
+
+    Rows that have waited for `flush_seconds` are written in a cell that is filled up with fillers,
+    and the next cell goes on behind them. That item holds fewer transitions than others, each as
+    likely to be drawn as any, but takes up as much of the table's capacity. So once a quarter of
+    the table is filled, rows wait 60 times as long before they are written like this.
+
+    A call blocks only when `max_in_flight_items` items are unconfirmed by the server.
+
+    Args:
+      client: Client of the replay server.
+      table_name: Table that gets the items; its signature must be `layout.signature()`.
+      layout: Layout of the items, the reader's.
+      max_in_flight_items: Items that may be unconfirmed before a call waits.
+      flush_seconds: Items are pushed to the server at least this often while steps come in, and
+        cells that are not full as said above; infinity waits until they are.
+      timeout_seconds: How long a call may wait for the server.
+      version: Returns the train step of the policy that acts; rows carry it.
+    """
+
+    def __init__(
+        self,
+        client: reverb.Client,
+        table_name: str,
+        layout: blocks.BlockLayout,
+        *,
+        max_in_flight_items: int = 50,
+        flush_seconds: float = 1.0,
+        timeout_seconds: float = 60.0,
+        version: Callable[[], int] | None = None,
+    ) -> None:
+        self._blocks = layout
+        # As many as an item refers to, by turns: the last rows are still there when a segment ends.
+        self._cells = [
+            layout.empty_rows(layout.rows_per_item) for _ in range(layout.cells_per_item)
+        ]
+        self._cell = self._cells[0]
+        self._rows_in_cell = 0
+        self._segment_rows = 0  # Rows since the last reset, those of older frames not counted.
+        self._segment_cells = 0
+        # When the cells were begun whose rows are in no item yet.
+        self._begun: collections.deque[float] = collections.deque()
+        self._wrote_any = False
+        self._is_roomy, self._looked_at = True, -float("inf")
+        self._paths = [field.path for field in layout.observed.fields]
+        self._watches = {
+            path: frame_stacks.StackWatch(stack, table_name)
+            for path, stack in layout.stacks.items()
+        }
+        super().__init__(
+            client,
+            table_name,
+            layout.data_spec,
+            layout.num_lanes,
+            layout.n_step + 1,
+            max_in_flight_items=max_in_flight_items,
+            flush_seconds=flush_seconds,
+            timeout_seconds=timeout_seconds,
+            version=version,
+        )
+
+    def flush(self) -> None:
+        """Waits until the server has confirmed every item.
+
+        If there is none yet, or rows have waited too long, the rows observed so far are made into
+        items.
+
+        Raises:
+          errors.ReplayTimeoutError: If that takes longer than `timeout_seconds`.
+        """
+        if self._has_unwritten_transitions() and (not self._wrote_any or self._rows_are_old()):
+            tail = self._last_rows()
+            self._end_segment()
+            super().reset()
+            self._resume(tail)
+        super().flush()
+
+    def reset(self) -> None:
+        """Writes and confirms all that was observed and begins anew: no item spans the call."""
+        if self._writer is not None:
+            self._end_segment()
+        super().reset()
+        for watch in self._watches.values():
+            watch.reset()
+
+    def close(self) -> None:
+        """Writes and confirms all that was observed and gives the writer up; safe to call twice."""
+        try:
+            if self._writer is not None:
+                self._end_segment()
+        finally:
+            super().close()
+
+    def _item_signature(self) -> dict[str, tf.TensorSpec]:
+        return self._blocks.signature()
+
+    def _open_writer(self) -> reverb.StructuredWriter:
+        columns = self._blocks.columns
+        reference = structured_writer.create_reference_step(dict.fromkeys(columns))
+        pattern = {name: reference[name][-self._blocks.cells_per_item :] for name in columns}
+        config = structured_writer.create_config(pattern, self._table_name)
+        return self._client.structured_writer([config])
+
+    def _append(self, trajectory: trajectory_lib.Trajectory) -> int:
+        leaves = tree.flatten(trajectory)
+        if not self._segment_rows and self._blocks.cells_before:
+            self._write_history(self._older_frames(leaves))
+        self._fill_row(leaves)
+        return self._add_row()
+
+    def _fill_row(self, leaves: list[Any]) -> None:
+        """Puts one step of all lanes into the cell."""
+        layout, fields, row = self._blocks, self._cell.fields, self._rows_in_cell
+        for path, leaf in zip(self._paths, leaves):
+            stack = layout.stacks.get(path)
+            fields[path][row] = leaf if stack is None else stack.newest(leaf)
+        fields[rows.VERSION][row] = self._version()
+        for path, watch in self._watches.items():
+            fields[layout.padding_path(path)][row] = watch.paddings(
+                leaves[self._paths.index(path)],
+                fields[blocks.STEP_TYPE][row],
+                fields[blocks.NEXT_STEP_TYPE][row],
+            )
+
+    def _add_row(self) -> int:
+        """Counts the row that was put into the cell; returns how many items it completed."""
+        if not self._rows_in_cell:
+            self._begun.append(time.monotonic())
+        self._segment_rows += 1
+        self._rows_in_cell += 1
+        return self._write_cell() if self._rows_in_cell == self._blocks.rows_per_item else 0
+
+    def _write_cell(self) -> int:
+        """Appends the cell; returns how many items that completed."""
+        self._append_cell()
+        self._segment_cells += 1
+        if self._segment_cells <= self._blocks.cells_after:
+            return 0
+        self._begun.popleft()
+        self._wrote_any = True
+        return 1
+
+    def _append_cell(self) -> None:
+        self._writer.append(self._cell.cell())
+        self._cells.append(self._cells.pop(0))
+        self._cell = self._cells[0]
+        self._rows_in_cell = 0
+
+    def _has_unwritten_transitions(self) -> bool:
+        """Whether transitions are complete that no item holds yet."""
+        layout = self._blocks
+        num_items = max(0, self._segment_cells - layout.cells_after)
+        return self._segment_rows - layout.n_step > num_items * layout.rows_per_item
+
+    def _rows_are_old(self) -> bool:
+        """Whether the rows that are in no item yet have waited too long."""
+        now = time.monotonic()
+        age = now - self._begun[0]
+        if age < self._flush_seconds:
+            return False
+        if now - self._looked_at >= self._flush_seconds:
+            self._looked_at = now
+            table = reverb_calls.fetch_table(self._client, self._table_name, self._timeout_seconds)
+            self._is_roomy = _ROOMY * table.current_size < table.max_size
+        return self._is_roomy or age >= _PATIENCE * self._flush_seconds
+
+    def _last_rows(self) -> list[blocks.Rows]:
+        """Copies of the rows that the next segment begins with.
+
+        Those have not started complete transitions yet, or give their frames to stacks.
+        """
+        layout, size = self._blocks, self._blocks.rows_per_item
+        count = layout.cells_before * size + layout.n_step
+        # The current cell comes first, the others from the oldest to the latest.
+        ordered = [*self._cells[1:], self._cell]
+        end = (len(ordered) - 1) * size + self._rows_in_cell
+        return [
+            layout.copy_row(ordered[row // size], row % size) for row in range(end - count, end)
+        ]
+
+    def _end_segment(self) -> None:
+        """Fills up with fillers what is needed for the last complete transitions."""
+        layout = self._blocks
+        last_start = self._segment_rows - 1 - layout.n_step
+        if last_start >= 0:
+            needed = last_start // layout.rows_per_item + 1 + layout.cells_after
+            while self._segment_cells < needed:
+                if not self._rows_in_cell:
+                    self._begun.append(time.monotonic())
+                self._cell.fill_up(self._rows_in_cell)
+                self._write_cell()
+        self._begun.clear()
+        self._segment_rows = self._segment_cells = self._rows_in_cell = 0
+
+    def _resume(self, tail: list[blocks.Rows]) -> None:
+        """Goes on after the last rows of a segment that was ended, which are written once more."""
+        history = self._blocks.cells_before * self._blocks.rows_per_item
+        self._write_history(tail[:history])
+        for row in tail[history:]:
+            self._cell.put(self._rows_in_cell, row, 0)
+            self._add_row()
+
+    def _write_history(self, history: list[blocks.Rows]) -> None:
+        """Writes rows that only give their frames to the stacks of later ones."""
+        for row in history:
+            self._cell.put(self._rows_in_cell, row, 0)
+            self._rows_in_cell += 1
+            if self._rows_in_cell == self._blocks.rows_per_item:
+                self._append_cell()
+
+    def _older_frames(self, leaves: list[Any]) -> list[blocks.Rows]:
+        """Rows before the first one of a stream, which hold the older frames of its stacks."""
+        layout = self._blocks
+        history = layout.empty_rows(layout.cells_before * layout.rows_per_item)
+        for path, stack in layout.stacks.items():
+            frames = stack.oldest_first(leaves[self._paths.index(path)])
+            history.fields[path][-(stack.size - 1) :] = np.moveaxis(frames[:, :-1], 1, 0)
+        count = layout.cells_before * layout.rows_per_item
+        return [layout.copy_row(history, row) for row in range(count)]

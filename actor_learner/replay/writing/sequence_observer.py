@@ -1,0 +1,312 @@
+"""Writes overlapping sequences of each lane's episodes, for agents with memory."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable
+
+import numpy as np
+import reverb
+import tree
+from absl import logging
+from tf_agents.trajectories import time_step as ts
+from tf_agents.trajectories import trajectory as trajectory_lib
+
+from actor_learner import experience as experience_lib
+from actor_learner.replay.layouts import frame_stacks, sequence_layout
+from actor_learner.replay.server import signatures
+from actor_learner.replay.writing import lane_writer
+from actor_learner.support import configurable, errors, reverb_calls
+
+_FIRST, _LAST = int(ts.StepType.FIRST), int(ts.StepType.LAST)
+# How long to look for a server before deciding, on closing, that it is gone for good.
+_PROBE_SECONDS = 5.0
+
+
+@configurable.register
+class SequenceObserver:
+    """Gathers the steps of all lanes and makes an item of every `period` steps of an episode.
+
+    An item holds `sequence_length` consecutive rows of one episode: the first item begins with
+    the episode's first step, each further one `period` rows later. It has the policy state that its
+    row 0 was computed from. The last block of an episode includes the LAST step, whose observation
+    is the true final one, and is filled up; so is an episode that is shorter than a sequence. Steps
+    beyond the last full block of an episode that has not ended are not written.
+
+    A step of all lanes costs one assignment per column, whatever the number of lanes; only lanes
+    that finish a block are looked at one by one. A call blocks only when a lane has
+    `max_in_flight_items` items that the server has not confirmed.
+
+    Args:
+      client: Client of the replay server.
+      table_name: Table that gets the items; its signature must be `layout.signature()`.
+      data_spec: Spec of one step of one lane, usually `agent.collect_data_spec`.
+      num_lanes: Lanes per step.
+      sequence_length: Rows per item, a multiple of `period`.
+      period: Rows between the beginnings of two items.
+      initial_priorities: Computes the priorities `[n]` of new items from sequences `[n,
+        sequence_length, ...]` of NumPy arrays, without observations and states. None: they are 1.
+      priority_offset: Added to them, so that no item has the priority 0 and is never drawn; must be
+        what `PriorityUpdater` adds to those of the learner. In gin `SequenceReplay.priority_offset`
+        is both.
+      frame_stack: Frames per observation, if each is to be stored once.
+      max_in_flight_items: Items of one lane that may be unconfirmed before a call waits.
+      flush_seconds: Items are pushed to the server at least this often while steps come in.
+      timeout_seconds: How long a call may wait for the server.
+      version: Returns the train step of the policy that acts; items carry that of their first row.
+    """
+
+    def __init__(
+        self,
+        client: reverb.Client,
+        table_name: str,
+        data_spec: Any,
+        num_lanes: int,
+        sequence_length: int = 80,
+        period: int = 40,
+        *,
+        initial_priorities: Callable[[experience_lib.Sequence], np.ndarray] | None = None,
+        priority_offset: float = 1e-3,
+        frame_stack: int | None = None,
+        max_in_flight_items: int = 10,
+        flush_seconds: float = 1.0,
+        timeout_seconds: float = 60.0,
+        version: Callable[[], int] | None = None,
+    ) -> None:
+        self._client = client
+        self._table_name = table_name
+        self._initial_priorities = initial_priorities
+        self._priority_offset = priority_offset
+        self._flush_seconds = flush_seconds
+        self._timeout_seconds = timeout_seconds
+        self._version = version or (lambda: 0)
+        self._layout = sequence_layout.SequenceLayout(
+            data_spec, num_lanes, sequence_length, period, frame_stack
+        )
+        self._watches = {
+            path: frame_stacks.StackWatch(stack, table_name, "SequenceReplay")
+            for path, stack in self._layout.stacks.items()
+        }
+        self._check_table()
+        self._lanes = np.arange(num_lanes)
+        self._position = np.zeros(num_lanes, np.int64)  # Row of the block that comes next.
+        self._num_blocks = np.zeros(num_lanes, np.int64)  # Finished ones of the episode.
+        # By column: the latest rows of each lane, the block that is being filled at the end.
+        self._rows = {
+            name: np.stack([column] * num_lanes)
+            for length in (period, sequence_length)
+            for name, column in self._layout.empty_columns(length).items()
+            if self._layout.kept_rows(name) == length
+        }
+        self._starts: dict[str, np.ndarray] = {}  # By column, [lanes, ...], of the blocks' rows 0.
+        self._padding = self._layout.padding()
+        self._writers = [
+            lane_writer.LaneWriter(
+                client,
+                [table_name],
+                num_keep_alive_refs=self._layout.cells_per_item,
+                max_in_flight_items=max_in_flight_items,
+                timeout_seconds=timeout_seconds,
+            )
+            for _ in range(num_lanes)
+        ]
+        self._checked = False
+        self._closed = False
+        self._last_flush = time.monotonic()
+
+    @property
+    def layout(self) -> sequence_layout.SequenceLayout:
+        return self._layout
+
+    def __call__(self, trajectory: trajectory_lib.Trajectory) -> None:
+        """Takes one step, leaves `[lanes, ...]`, or without lanes if there is only one."""
+        if self._layout.num_lanes == 1 and np.ndim(trajectory.step_type) == 0:
+            trajectory = tree.map_structure(lambda leaf: np.asarray(leaf)[None], trajectory)
+        step, state = sequence_layout.split_state(trajectory)
+        if not self._checked:
+            self._layout.observed.check(step, self._table_name)
+        self._watch_stacks(step)
+        step, older = self._layout.split_frames(step)
+        if not self._checked:
+            start = self._layout.start_of(state, self._version(), older)
+            self._layout.start.check(start, self._table_name)
+            self._checked = True
+        interrupted = (step.step_type == _FIRST) & (self._position + self._num_blocks > 0)
+        if interrupted.any():
+            self._drop(np.flatnonzero(interrupted))
+        period = self._layout.period
+        packed = self._layout.rows.row(step, 0)
+        for name, buffer in self._rows.items():
+            offset = buffer.shape[1] - period
+            buffer[self._lanes, offset + self._position] = packed[name]
+        starting = self._position == 0
+        if starting.any():
+            self._remember_starts(state, older, starting)
+        self._position += 1
+        last = step.step_type == _LAST
+        finished = last | (self._position == period)
+        if finished.any():
+            self._finish_blocks(np.flatnonzero(finished), last)
+        if time.monotonic() - self._last_flush >= self._flush_seconds:
+            self.flush()
+
+    def flush(self) -> None:
+        """Waits until the server has confirmed every item.
+
+        Raises:
+          errors.ReplayTimeoutError: If that takes longer than `timeout_seconds`.
+        """
+        for writer in self._writers:
+            writer.flush()
+        self._last_flush = time.monotonic()
+
+    def reset(self) -> None:
+        """Confirms what was written and begins anew; steps of unfinished blocks are dropped."""
+        self._position[:] = 0
+        self._num_blocks[:] = 0
+        for watch in self._watches.values():
+            watch.reset()
+        for writer in self._writers:
+            writer.end_episode()
+
+    def close(self) -> None:
+        """Confirms what was written and gives the writers up; safe to call twice.
+
+        Where the server is gone it warns and returns within seconds.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        unsent = list(self._writers)
+        try:
+            while unsent and self._server_is_there():
+                unsent.pop(0).close()
+        finally:  # Where one lane could not send in time, the others are not waited for.
+            for writer in unsent:
+                writer.abandon()
+
+    def _watch_stacks(self, step: trajectory_lib.Trajectory) -> None:
+        """Refuses observations that are no stacks of the latest frames."""
+        if self._watches:
+            leaves = tree.flatten(step)
+            for field, leaf in zip(self._layout.observed.fields, leaves):
+                if field.path in self._watches:
+                    watch = self._watches[field.path]
+                    watch.paddings(leaf, step.step_type, step.next_step_type)
+
+    def _remember_starts(
+        self, state: Any, older: dict[str, np.ndarray], starting: np.ndarray
+    ) -> None:
+        packed = self._layout.start.row(self._layout.start_of(state, self._version(), older), 0)
+        for name in self._layout.start_columns:
+            if name not in self._starts:
+                # Not like the packed one, which may be a view with the strides of a stack.
+                self._starts[name] = np.zeros(packed[name].shape, packed[name].dtype)
+            self._starts[name][starting] = packed[name][starting]
+
+    def _finish_blocks(self, lanes: np.ndarray, last: np.ndarray) -> None:
+        """Appends a cell for each of `lanes`, and makes those items that are now complete."""
+        cells_per_item = self._layout.cells_per_item
+        for lane in lanes[last[lanes]]:
+            self._fill_up(lane, self._position[lane])
+        for lane in lanes:
+            self._append_cell(lane)
+        for lane in lanes[last[lanes]]:  # Episodes shorter than a sequence.
+            for _ in range(cells_per_item - self._num_blocks[lane]):
+                self._shift(lane)
+                self._fill_up(lane, 0)
+                self._append_cell(lane)
+        if cells_per_item == 1 and (self._num_blocks[lanes] > 1).any():
+            logging.log_first_n(
+                logging.WARNING,
+                "An episode is longer than a sequence, and sequences do not overlap: the last step "
+                "of each is never learned from. Make SequenceReplay.period (%d) smaller than "
+                "sequence_length. Said once.",
+                1,
+                self._layout.period,
+            )
+        complete = lanes[self._num_blocks[lanes] >= cells_per_item]
+        if complete.size:
+            for lane, priority in zip(complete, self._priorities(complete)):
+                self._writers[lane].create_item(cells_per_item, float(priority))
+        for lane in lanes:
+            self._shift(lane)
+        self._position[lanes] = 0
+        self._num_blocks[last] = 0
+
+    def _append_cell(self, lane: int) -> None:
+        period = self._layout.period
+        block = {name: buffer[lane, -period:] for name, buffer in self._rows.items()}
+        start = {name: column[lane] for name, column in self._starts.items()}
+        self._writers[lane].append(self._layout.cell(block, start), self._layout)
+        self._num_blocks[lane] += 1
+
+    def _fill_up(self, lane: int, position: int) -> None:
+        """Fills the lane's current block from `position` on."""
+        missing = self._layout.period - position
+        if missing:
+            for name, buffer in self._rows.items():
+                buffer[lane, -missing:] = self._padding[name][:missing]
+
+    def _shift(self, lane: int) -> None:
+        """Makes room for the lane's next block."""
+        period = self._layout.period
+        for buffer in self._rows.values():
+            if buffer.shape[1] > period:
+                buffer[lane, :-period] = buffer[lane, period:]
+
+    def _priorities(self, lanes: np.ndarray) -> np.ndarray:
+        if self._initial_priorities is None:
+            return np.ones(lanes.size)
+        length = self._layout.sequence_length
+        columns = {
+            name: buffer[lanes]
+            for name, buffer in self._rows.items()
+            if self._layout.kept_rows(name) == length
+        }
+        priorities = self._initial_priorities(self._layout.sequences(columns))
+        # Experience that is not finite is for the learner to refuse, which tells of what it was.
+        priorities = np.where(np.isfinite(priorities), priorities, 1.0)
+        return priorities + self._priority_offset
+
+    def _drop(self, lanes: np.ndarray) -> None:
+        """Forgets steps whose episode never ended, so that no item spans a foreign reset."""
+        logging.log_first_n(
+            logging.WARNING,
+            "A new episode began in lane %d before the last one ended; the %d steps of its last "
+            "block are dropped. Something else resets the environment, such as a second actor. "
+            "Said once.",
+            1,
+            int(lanes[0]),
+            int(self._position[lanes[0]]),
+        )
+        self._position[lanes] = 0
+        self._num_blocks[lanes] = 0
+
+    def _check_table(self) -> None:
+        """Refuses a table that is made for other data, before a single row is written."""
+        info = reverb_calls.fetch_table(self._client, self._table_name, self._timeout_seconds)
+        expected = self._layout.signature()
+        if info.signature is None:
+            raise errors.SpecMismatchError(
+                f"table '{self._table_name}' has no signature; make it with signature="
+                "SequenceLayout(data_spec, num_lanes, sequence_length, period).signature()"
+            )
+        # The names hold the layout's digest: equal shapes may still be other fields.
+        if info.signature != expected:
+            differences = signatures.describe_mismatch(info.signature, expected) or [
+                "the same bytes, but of other fields"
+            ]
+            raise errors.SpecMismatchError(
+                f"table '{self._table_name}' holds other data than this actor writes: the run's "
+                "environment, agent, sequence_length or period differ from the actor's.\n  "
+                + "\n  ".join(differences)
+            )
+
+    def _server_is_there(self) -> bool:
+        try:
+            reverb_calls.fetch_tables(self._client, min(_PROBE_SECONDS, self._timeout_seconds))
+        except errors.ReplayTimeoutError as error:
+            logging.warning("Items that are not confirmed are lost: %s.", error)
+            return False
+        return True

@@ -1,0 +1,1 @@
+"""The acting side and the learning side of an experiment, and what runs them together."""

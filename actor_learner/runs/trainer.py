@@ -1,0 +1,160 @@
+"""The learning side of an experiment: a learner on the replay's samples, and what it sends back."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Callable
+
+import tensorflow as tf
+from absl import logging
+
+from actor_learner import experiment as experiment_lib
+from actor_learner import plan as plan_lib
+from actor_learner.agents import algorithm as algorithm_lib
+from actor_learner.learning import interval_trigger, learner, priority_updater
+from actor_learner.replay.reading import version_limit
+from actor_learner.support import counters, errors
+
+MOST_ITERATIONS = 1_000
+"""Train steps per call of the learner at most, so that a request to stop is soon seen."""
+
+
+class Trainer:
+    """Trains on samples of the replay server, and sends new priorities to it where it wants them.
+
+    Args:
+      experiment: What to train.
+      plan: What it comes to.
+      algorithm: Its agent is trained, in place.
+      server_address: `host:port` of the replay server.
+      root_dir: Where checkpoints and summaries go.
+      train_step: Counts train steps.
+      checkpoint_items: Further trackables to be saved with the agent.
+      why_no_sample: Says why no sample came in time.
+      limit: Of the age of experience, for streams that use every step once; None for none.
+    """
+
+    def __init__(
+        self,
+        experiment: experiment_lib.Experiment,
+        plan: plan_lib.Plan,
+        algorithm: algorithm_lib.Algorithm,
+        server_address: str,
+        root_dir: str,
+        *,
+        train_step: tf.Variable,
+        checkpoint_items: Mapping[str, Any],
+        why_no_sample: Callable[[], str],
+        limit: version_limit.VersionLimit | None = None,
+    ) -> None:
+        self._train_step = train_step
+        self._closing = contextlib.ExitStack()
+        # The version whose actions the latest batch holds, on average; -1 before the first.
+        self._sampled_version = tf.Variable(-1.0, trainable=False, dtype=tf.float64)
+        self._updaters: list[priority_updater.PriorityUpdater] = []
+        for part in plan.stream.prioritized(plan.batch_size):
+            updater = priority_updater.PriorityUpdater(
+                server_address,
+                part.table_name,
+                algorithm.priorities,
+                rows=part.rows,
+                offset=part.offset,
+            )
+            self._closing.callback(updater.close)
+            self._updaters.append(updater)
+        self.loss: tf.Tensor | None = None
+        self._agent = algorithm.agent
+        self._counts = False  # Whether the agent was seen to raise the train step.
+        self.learner = learner.Learner(
+            root_dir,
+            train_step,
+            algorithm.agent,
+            lambda: plan.stream.dataset(
+                plan.experience,
+                server_address,
+                plan.batch_size,
+                experiment.sample_timeout_seconds,
+                **({} if limit is None else {"limit": limit}),
+            ),
+            after_train_strategy_step_fn=self._after_train,
+            use_kwargs_in_agent_train=plan.stream.weighted,
+            checkpoint_items=checkpoint_items,
+            sample_timeout_message=why_no_sample,
+        )
+        self._closing.callback(self.learner.close)
+        if experiment.checkpoint_seconds:
+            self.learner.add_trigger(
+                interval_trigger.IntervalTrigger(
+                    None, self.learner.save_checkpoint, seconds=experiment.checkpoint_seconds
+                )
+            )
+
+    @property
+    def version_lag(self) -> float | None:
+        """Train steps between the policy that acted and now, over the latest batch; None: unknown.
+
+        The mean over the batch's transitions, or unrolls.
+        """
+        version = float(counters.read(self._sampled_version))
+        return (
+            None if version < 0 else max(0.0, float(counters.read(self._train_step)) - 1 - version)
+        )
+
+    def run(self, iterations: int) -> None:
+        """Trains; blocks while no sample comes.
+
+        Raises:
+          errors.ReplayTimeoutError: If none comes in time.
+          errors.TriggerError: If a trigger raised.
+          errors.NotFiniteError: If a loss or gradient was not finite, and that is not skipped.
+          errors.ConfigError: If the agent does not raise the train step: the run would never end.
+        """
+        before, skipped = int(counters.read(self._train_step)), self.learner.skipped_steps
+        self.loss = self.learner.run(iterations=iterations).loss
+        if not self._counts and self.learner.skipped_steps - skipped < iterations:
+            self._counts = int(counters.read(self._train_step)) > before
+            if not self._counts:
+                raise self._not_counted(iterations)
+        for updater in self._updaters:
+            updater.raise_if_failed()
+
+    def save_after_failure(self) -> None:
+        """Saves a checkpoint, unless the agent is not finite, which is logged: an error is known.
+
+        Raises:
+          Whatever else keeps it from being saved.
+        """
+        try:
+            self.learner.save_checkpoint()
+        except errors.NotFiniteError as error:
+            logging.error("%s", error)
+
+    def close(self) -> None:
+        """Ends the learner and its triggers; safe to call twice."""
+        self._closing.close()
+
+    def _not_counted(self, iterations: int) -> errors.ConfigError:
+        return errors.ConfigError(
+            f"{type(self._agent).__name__} has trained on {iterations} batches and the train step "
+            f"is still {int(counters.read(self._train_step))}: the agent counts its train steps "
+            "elsewhere, or not at all, and the run would never end. Give it the run's variable: "
+            "train_step_counter=world.train_step"
+        )
+
+    @tf.autograph.experimental.do_not_convert
+    def _after_train(self, experience: Any, loss_info: Any) -> None:
+        _, info = experience
+        version = getattr(info, "version", None)
+        if version is not None:
+            self._sampled_version.assign(_mean_version(version))
+        for updater in self._updaters:
+            updater.after_train(experience, loss_info)
+
+
+def _mean_version(version: tf.Tensor) -> tf.Tensor:
+    """The mean of the known versions; -1 if none is, as of recorded experience."""
+    known = tf.cast(version >= 0, tf.float64)
+    count = tf.reduce_sum(known)
+    total = tf.reduce_sum(tf.cast(version, tf.float64) * known)
+    return tf.where(count > 0, total / tf.maximum(count, 1.0), -1.0)
