@@ -16,6 +16,9 @@ from actor_learner.jobs import names
 from actor_learner.naming import name_errors, registry
 from actor_learner.support import errors
 
+STATUS = "status"
+"""The request that every job answers at once, even during a poll, with its `status.Status`."""
+
 REPLY_TTL = 60.0
 _SHORTEST_TTL = 0.1
 

@@ -44,7 +44,7 @@ class Controller:
             if not name.endswith("/status"):
                 continue
             status = status_lib.Status.from_json(value)
-            alive = names.heartbeat(self._run, status.kind, status.index) in found
+            alive = names.lease(self._run, status.kind, status.index) in found
             if not alive and status.state in states.LIVE:
                 status = dataclasses.replace(
                     status,

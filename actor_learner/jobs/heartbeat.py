@@ -35,12 +35,12 @@ class Heart:
     """
 
     def __init__(
-        self, job: job_lib.Job, place: lease_lib.Place, status: Callable[[], status_lib.Status]
+        self, job: job_lib.Job, lease: lease_lib.Lease, status: Callable[[], status_lib.Status]
     ) -> None:
         self.wake = threading.Event()
         """Set when there is something for the worker to see: a command, a request to end."""
         self._job = job
-        self._place = place
+        self._lease = lease
         self._status = status
         self._commands: collections.deque[tuple[control.Command, float]] = collections.deque()
         self._replies: collections.deque[control.Reply] = collections.deque()
@@ -86,17 +86,17 @@ class Heart:
         if self._failure is not None:
             raise self._failure
 
-    def require_place(self) -> None:
+    def require_lease(self) -> None:
         """Looks, from the calling thread, whether the place is still this process's.
 
         A registry that does not answer is taken for a yes.
 
         Raises:
-          place.PlaceLostError: If another process has it.
+          lease.LeaseLostError: If another process has it.
         """
         self.check()
         with contextlib.suppress(name_errors.RegistryUnavailableError):
-            self._place.beat()
+            self._lease.beat()
 
     def stop(self) -> None:
         """Has the last status written and the place given up; waits some seconds for that."""
@@ -124,7 +124,7 @@ class Heart:
                     next_beat = now + self._job.heartbeat_seconds
                 self._send_replies(answers)
                 if ending:
-                    self._place.release()
+                    self._lease.release()
                     return
                 self._read_command()
                 if unavailable:
@@ -149,7 +149,7 @@ class Heart:
             self._kick.clear()
 
     def _beat(self) -> None:
-        self._place.beat()
+        self._lease.beat()
         name = names.status(self._job.run, self._job.kind, self._job.index)
         self._job.names.add(name, self._status().to_json(), replace=True)
 

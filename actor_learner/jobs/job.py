@@ -1,4 +1,4 @@
-"""Who a worker is and what it is given: its place in the run, and the way to the others."""
+"""Who a worker is and what it is given: its place in the run, and the ways to the others."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ import threading
 import time
 import uuid
 
+from absl import logging
+
 from actor_learner import config, run_directory
-from actor_learner.jobs import names
+from actor_learner.jobs import lease_entry, names
+from actor_learner.messaging import client as client_lib
+from actor_learner.messaging import keys as keys_lib
+from actor_learner.messaging import protocol
 from actor_learner.naming import name_errors, registry
 from actor_learner.support import errors
 
@@ -19,6 +24,9 @@ RESTARTS_VARIABLE = "ACTOR_LEARNER_RESTARTS"
 """Set by a launcher for the jobs it starts."""
 
 _GLANCE_SECONDS = 0.5  # How often a wait looks whether the job is asked to end.
+_LOOK_SECONDS = 0.2  # How often a wait looks for another job's wire.
+_SAY_SECONDS = 10.0  # A wait that lasts longer is said,
+_SAY_AGAIN_SECONDS = 60.0  # and again so often.
 
 
 class Stopping(errors.JobError):
@@ -42,6 +50,9 @@ class Job:
       heartbeat_seconds: Between two heartbeats.
       lost_after_seconds: Without a heartbeat for so long a job counts as lost, and another may take
         its place. At once if it is known to be dead, by its pid on the same machine.
+      host: How the other jobs reach this one's machine. Its wire listens on loopback unless this
+        is a name or an address of another kind; then `keys` are required.
+      keys: Of the run, which its wires demand; None for none.
       incarnation: Differs from that of the process that had this place before.
       restarts: How often the launcher has restarted this job.
       stopping: Set when the job is asked to end; a long poll may look at it.
@@ -59,6 +70,8 @@ class Job:
     hold: bool = False
     heartbeat_seconds: float = 1.0
     lost_after_seconds: float = 15.0
+    host: str = "localhost"
+    keys: keys_lib.RunKeys | None = None
     incarnation: str = dataclasses.field(
         default_factory=lambda: os.environ.get(INCARNATION_VARIABLE) or uuid.uuid4().hex
     )
@@ -79,6 +92,8 @@ class Job:
                 f"heartbeats every {self.heartbeat_seconds} s cannot keep {self} from being lost "
                 f"after {self.lost_after_seconds} s"
             )
+        self._wire: protocol.Server | None = None
+        self.wire_address = ""  # Where the wire is reached; empty while it is closed.
         self._address: str | None = None
         self._remembered: dict[str, str] = {}
 
@@ -99,6 +114,72 @@ class Job:
     def address(self) -> str | None:
         """What `publish_address` was given."""
         return self._address
+
+    @property
+    def wire(self) -> protocol.Server:
+        """Where this job answers requests and publishes topics, while it lives.
+
+        The life cycle opens it before the worker is made and closes it last. Its handlers are
+        called in a thread of its own, from `configure` until after `close`.
+
+        Raises:
+          errors.JobError: If it is not open.
+        """
+        if self._wire is None:
+            raise errors.JobError(
+                f"{self} has no wire: it is open from before the worker is made until the job ends"
+            )
+        return self._wire
+
+    @wire.setter
+    def wire(self, server: protocol.Server | None) -> None:
+        self._wire = server
+
+    def wire_address_of(self, kind: str, index: int = 0) -> str | None:
+        """Where another job's wire is at present; None if that job is not there. Does not wait.
+
+        A client whose `address` is another one talks to a predecessor: close it and connect again.
+
+        Raises:
+          name_errors.RegistryUnavailableError: If the registry does not answer.
+        """
+        entry = self._lease_of(kind, index)
+        return entry.wire or None if entry is not None else None
+
+    def connect(self, kind: str, index: int = 0, *, timeout: float) -> client_lib.Client:
+        """Waits up to `timeout` seconds for another job, and connects to its wire.
+
+        Whether that job answers is seen with the first request: it may just have died.
+
+        Raises:
+          errors.JobTimeoutError: If it is not there by then.
+          errors.ConfigError: If it demands other keys than this job has.
+          Stopping: If this job is asked to end meanwhile; let it through.
+        """
+        whom = names.job(kind, index)
+        began = time.monotonic()
+        say_at = began + _SAY_SECONDS
+        problem = "it is not running, or uses another --run or --registry"
+        while True:
+            now = time.monotonic()
+            try:
+                entry = self._lease_of(kind, index)
+            except name_errors.RegistryUnavailableError as error:
+                entry, problem = None, f"the registry does not answer: {error}"
+            if entry is not None and entry.wire:
+                self._check_keys(whom, entry)
+                return client_lib.Client(
+                    entry.wire, who=names.job(self.kind, self.index), keys=self.keys
+                )
+            if now - began >= timeout:
+                raise errors.JobTimeoutError(
+                    f"{self} has waited {timeout:g} s for {whom}: {problem}"
+                )
+            if now >= say_at:
+                say_at = now + _SAY_AGAIN_SECONDS
+                logging.warning("%s waits for %s since %.0f s", self, whom, now - began)
+            if self.stopping.wait(min(_LOOK_SECONDS, max(0.0, began + timeout - now))):
+                raise Stopping(f"{self} was asked to end while it waited for {whom}")
 
     def publish_address(self, address: str) -> None:
         """Tells the other jobs of the run where this one serves, until it ends or is lost."""
@@ -131,6 +212,28 @@ class Job:
         """Leaves everything once more, where the registry has lost it."""
         for name, value in dict(self._remembered).items():
             self.names.add(f"{self.run}/{name}", value, replace=True)
+
+    def _lease_of(self, kind: str, index: int) -> lease_entry.LeaseEntry | None:
+        try:
+            text = self.names.get(names.lease(self.run, kind, index))
+            return lease_entry.LeaseEntry.from_json(text)
+        except name_errors.NameNotFoundError:
+            return None
+        except errors.JobError as error:
+            logging.log_first_n(
+                logging.WARNING, "the lease of %s is damaged: %s", 1, names.job(kind, index), error
+            )
+            return None
+
+    def _check_keys(self, whom: str, entry: lease_entry.LeaseEntry) -> None:
+        ours = self.keys.fingerprint if self.keys is not None else ""
+        if ours != entry.keys:
+            has = "other keys" if ours else "none"
+            theirs = "keys of the run" if entry.keys else "no keys"
+            raise errors.ConfigError(
+                f"{whom} demands {theirs}, and {self} has {has}: give every job of the run the "
+                f"same, by {keys_lib.VARIABLE}"
+            )
 
     def address_of(self, kind: str, index: int = 0, *, timeout: float = 60.0) -> str:
         """Waits up to `timeout` seconds until another job has published its address.

@@ -20,6 +20,8 @@ from actor_learner.jobs import heartbeat as heartbeat_lib
 from actor_learner.jobs import job as job_lib
 from actor_learner.jobs import lease as lease_lib
 from actor_learner.jobs import status as status_lib
+from actor_learner.jobs import wire as wire_lib
+from actor_learner.messaging import protocol
 from actor_learner.support import errors, signals, unsaved
 
 if TYPE_CHECKING:
@@ -107,26 +109,27 @@ class LifeCycle:
           Whatever the worker raised, after it was closed and the registry was told.
         """
         with self._signals():
-            place = lease_lib.Place(self._job)
+            lease = lease_lib.Lease(self._job)
             try:
-                place.claim()
+                lease.claim()
             except job_lib.Stopping:
                 self._state = states.COMPLETED
                 return self._state
             self._forget_error()
-            heart = heartbeat_lib.Heart(self._job, place, self.status)
-            self._heart = heart
-            heart.start()
-            self._on_status(self.status())
-            try:
-                self._live()
-            except BaseException as error:
-                self._report(error)
-                self._enter(states.ERROR)
-                raise
-            finally:
-                heart.stop()
-                unsaved.ledger().thread = None
+            with self._wire(lease):
+                heart = heartbeat_lib.Heart(self._job, lease, self.status)
+                self._heart = heart
+                heart.start()
+                self._on_status(self.status())
+                try:
+                    self._live()
+                except BaseException as error:
+                    self._report(error)
+                    self._enter(states.ERROR)
+                    raise
+                finally:
+                    heart.stop()
+                    unsaved.ledger().thread = None
         return self._state
 
     def status(self) -> status_lib.Status:
@@ -168,9 +171,9 @@ class LifeCycle:
                 if self._state != states.CONFIGURING:
                     self._contribute(worker, now=True)
             # Silent for a while, stopped by a debugger say, it may have a successor by now.
-            self._heart.require_place()
+            self._heart.require_lease()
         except BaseException as error:
-            self._job.displaced = isinstance(error, lease_lib.PlaceLostError)
+            self._job.displaced = isinstance(error, lease_lib.LeaseLostError)
             self._report(error)
             self._close_after_failure(worker)
             raise
@@ -322,6 +325,24 @@ class LifeCycle:
         if directory is not None:
             with contextlib.suppress(FileNotFoundError):
                 (directory / "error.txt").unlink()
+
+    @contextlib.contextmanager
+    def _wire(self, lease: lease_lib.Lease) -> Iterator[None]:
+        try:
+            opened = wire_lib.open_wire(self._job)
+            opened.handle(control.STATUS, self._answer_status)
+            lease.publish()
+        except BaseException:
+            lease.release()
+            raise
+        try:
+            yield
+        finally:
+            self._job.wire, self._job.wire_address = None, ""
+            opened.close()
+
+    def _answer_status(self, request: protocol.Request) -> None:
+        request.answer({control.STATUS: self.status().to_json()})
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:

@@ -57,13 +57,13 @@ def status(run: str, kind: str, index: int) -> str:
     return f"{place(run, kind, index)}/status"
 
 
-def heartbeat(run: str, kind: str, index: int) -> str:
-    """Who holds this place; vanishes when its heartbeats stop."""
-    return f"{place(run, kind, index)}/heartbeat"
+def lease(run: str, kind: str, index: int) -> str:
+    """Which process is this job, and where it is reached; vanishes when its heartbeats stop."""
+    return f"{place(run, kind, index)}/lease"
 
 
 def takeover(run: str, kind: str, index: int) -> str:
-    """Held for a moment by whoever replaces a dead holder of the place."""
+    """Held for a moment by whoever replaces a dead holder of the lease."""
     return f"{place(run, kind, index)}/takeover"
 
 

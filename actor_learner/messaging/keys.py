@@ -7,6 +7,7 @@ pair of keys, the clients another, and a server admits no other client.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import pathlib
@@ -58,6 +59,11 @@ class RunKeys:
                 f"make new ones, and give every job the same, by {VARIABLE}"
             ) from None
 
+    @property
+    def fingerprint(self) -> str:
+        """Tells the keys of one run from those of another, and nothing about what is secret."""
+        return hashlib.sha256(self.server_public.encode()).hexdigest()[:16]
+
     def to_json(self) -> str:
         """The keys as text. Whoever has it can command the run."""
         return json.dumps(dataclasses.asdict(self))
@@ -97,17 +103,21 @@ def from_environment() -> RunKeys | None:
     return RunKeys.from_json(value) if value.lstrip().startswith("{") else RunKeys.load(value)
 
 
+def is_loopback(host: str) -> bool:
+    """Whether an address is one that only this machine reaches."""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
 def require_for(host: str, keys: RunKeys | None) -> None:
     """Refuses to listen beyond this machine without keys.
 
     Raises:
       errors.ConfigError: If `host` is not a loopback address and there are no keys.
     """
-    if keys is None and not (host in ("localhost", "::1") or host.startswith("127.")):
+    if keys is None and not is_loopback(host):
         raise errors.ConfigError(
             f"a job that listens on {host} can be reached from other machines, and needs the keys "
-            f"of the run: make them with RunKeys.generate().save(FILE), and set {VARIABLE} to that "
-            "file"
+            f"of the run: make them with `actor-learner keys FILE`, and set {VARIABLE} to that file"
         )
 
 

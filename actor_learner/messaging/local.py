@@ -16,23 +16,37 @@ class LocalServer:
     """Answers the requests of its own clients, in their threads; see `protocol`.
 
     Args:
-      handlers: By kind of request, what answers it.
-      topics: What may be followed.
+      handlers: By kind of request, what answers it; `handle` adds more.
+      topics: What may be followed; `add_topic` adds more.
     """
 
     def __init__(
         self, handlers: Mapping[str, protocol.Handler], *, topics: Sequence[str] = ()
     ) -> None:
-        self._handlers = dict(handlers)
+        self._handlers = {}
         self._clients: dict[str, dict[LocalClient, protocol.Listener]] = {
             topic: {} for topic in topics
         }
         self._latest: dict[str, messages.Message] = {}
         self._lock = threading.RLock()
+        for kind, handler in handlers.items():
+            self.handle(kind, handler)
 
     def client(self, who: str) -> LocalClient:
         """A client of this server."""
         return LocalClient(self, who)
+
+    def handle(self, kind: str, handler: protocol.Handler) -> None:
+        """Has requests of a kind answered by `handler` from now on; replaces an earlier one."""
+        protocol.check_kind(kind)
+        with self._lock:
+            self._handlers = {**self._handlers, kind: handler}
+
+    def add_topic(self, topic: str) -> None:
+        """Lets a topic be published and followed from now on; one that is there already stays."""
+        with self._lock:
+            if topic not in self._clients:
+                self._clients = {**self._clients, topic: {}}
 
     def publish(
         self,
@@ -58,7 +72,7 @@ class LocalServer:
     def close(self) -> None:
         """Nothing is left to end."""
 
-    def handle(self, request: protocol.Request) -> None:
+    def take(self, request: protocol.Request) -> None:
         """Answers a client's request; what a handler raises is the caller's to see."""
         error = protocol.dispatch(self._handlers, request)
         if error is not None:
@@ -119,7 +133,7 @@ class LocalClient:
                 future.set_exception(protocol.RefusedError(message.error))
 
         message = messages.Message(kind, body or {}, arrays or {}, 1)
-        self._server.handle(protocol.Request(message, self.who, answer))
+        self._server.take(protocol.Request(message, self.who, answer))
         return future
 
     def request(

@@ -92,7 +92,20 @@ Listener = Callable[[messages.Message], None]
 
 
 class Server(Protocol):
-    """The end that answers and publishes."""
+    """The end that answers and publishes. Any thread may use it."""
+
+    def handle(self, kind: str, handler: Handler) -> None:
+        """Has requests of a kind answered by `handler` from now on; replaces an earlier one.
+
+        Raises:
+          ValueError: If the kind is `FOLLOW`, which the server answers itself.
+        """
+
+    def add_topic(self, topic: str) -> None:
+        """Lets a topic be published and followed from now on; one that is there already stays.
+
+        A client on a socket that wanted to follow it before asks again every `RENEW_SECONDS`.
+        """
 
     def publish(
         self,
@@ -132,6 +145,16 @@ class Client(Protocol):
 
     def close(self) -> None:
         """Ends; requests under way fail. Safe to call twice."""
+
+
+def check_kind(kind: str) -> None:
+    """Refuses a handler for what every server answers itself.
+
+    Raises:
+      ValueError: If the kind is `FOLLOW`.
+    """
+    if kind == FOLLOW:
+        raise ValueError(f"requests of kind {FOLLOW!r} are answered by the server itself")
 
 
 def dispatch(handlers: Mapping[str, Handler], request: Request) -> BaseException | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,8 +25,8 @@ class Server:
     """Answers requests and publishes topics; see `protocol`.
 
     Args:
-      handlers: By kind of request, what answers it.
-      topics: What may be followed.
+      handlers: By kind of request, what answers it; `handle` adds more.
+      topics: What may be followed; `add_topic` adds more.
       host: Address to listen on. Beyond loopback the run's keys are required.
       port: Port to listen on; 0 for any free one.
       keys: Of the run; None for none.
@@ -51,7 +52,11 @@ class Server:
         name: str = "wire",
     ) -> None:
         keys_lib.require_for(host, keys)
+        for kind in handlers:
+            protocol.check_kind(kind)
+        # Both are replaced as a whole, never changed: the socket's thread reads them without a lock.
         self._handlers = {protocol.FOLLOW: self._follow, **handlers}
+        self._changing = threading.Lock()
         self._followers: dict[str, dict[bytes, float]] = {topic: {} for topic in topics}
         self._latest: dict[str, list[bytes]] = {}
         self.refused_frames = 0
@@ -85,6 +90,18 @@ class Server:
 
     def __exit__(self, *exception: Any) -> None:
         self.close()
+
+    def handle(self, kind: str, handler: protocol.Handler) -> None:
+        """Has requests of a kind answered by `handler` from now on; replaces an earlier one."""
+        protocol.check_kind(kind)
+        with self._changing:
+            self._handlers = {**self._handlers, kind: handler}
+
+    def add_topic(self, topic: str) -> None:
+        """Lets a topic be published and followed from now on; one that is there already stays."""
+        with self._changing:
+            if topic not in self._followers:
+                self._followers = {**self._followers, topic: {}}
 
     def publish(
         self,

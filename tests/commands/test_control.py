@@ -162,9 +162,9 @@ def test_a_live_worker_that_is_silent_is_named(run, capsys):
     # Its heartbeats go on, but nobody empties its box.
     leave(directory, status_lib.Status("painter", 0, "running"))
     with files.FileRegistry(directory / "registry") as names:
-        names.add(job_names.heartbeat("run", "painter", 0), "{}")
+        names.add(job_names.lease("run", "painter", 0), "{}")
         assert control(directory, "ping", "--timeout=0.5", "--job=painter") == 1
-        names.delete(job_names.heartbeat("run", "painter", 0))
+        names.delete(job_names.lease("run", "painter", 0))
     assert capsys.readouterr().out == "no answer of painter-0: running\n"
 
 

@@ -33,7 +33,7 @@ def expected(last, raters=()):
 
 def show(made, state, rated=None, index=0):
     """Has an evaluator be in this state."""
-    heartbeat = names.heartbeat("run", "evaluator", index)
+    heartbeat = names.lease("run", "evaluator", index)
     lost = state == states.LOST
     shown = status.Status(
         "evaluator",

@@ -126,7 +126,7 @@ def test_one_that_takes_no_commands_keeps_them_from_nobody_else(space, commander
     # As a worker looks whose process was stopped: alive, and its box full.
     status = stuck.get(names.status("run", "actor", 0)).replace('"index": 0', '"index": 2')
     stuck.add(names.status("run", "actor", 2), status)
-    stuck.add(names.heartbeat("run", "actor", 2), "{}")
+    stuck.add(names.lease("run", "actor", 2), "{}")
     stuck.add(names.command("run", "actor", 2), "an earlier command")
     with pytest.raises(errors.JobTimeoutError, match="not answered within 5 s by actor-2 of"):
         commander.send("pause", timeout=5.0)
@@ -266,7 +266,7 @@ def test_a_worker_whose_place_was_taken_ends_and_leaves_the_successor_alone(spac
     running = toy_workers.Running(toy_workers.Puppet(), space=space)
     commander.wait_for(states.RUNNING, ["actor-0"], timeout=DEADLINE)
     thief = memory.MemoryRegistry(space)
-    thief.add(names.heartbeat("run", "actor", 0), "{}", replace=True)
+    thief.add(names.lease("run", "actor", 0), "{}", replace=True)
     with pytest.raises(errors.JobError, match="another process has taken its place"):
         running.join()
     assert running.worker.calls[-1] == "close" and running.job.displaced
@@ -284,7 +284,7 @@ def test_a_worker_that_has_a_successor_by_the_time_it_is_told_to_end_knows_it(sp
     commander.wait_for(states.RUNNING, ["actor-0"], timeout=DEADLINE)
 
     def succeed_and_end():
-        memory.MemoryRegistry(space).add(names.heartbeat("run", "actor", 0), "{}", replace=True)
+        memory.MemoryRegistry(space).add(names.lease("run", "actor", 0), "{}", replace=True)
         return True
 
     puppet.tasks.put(succeed_and_end)
@@ -298,7 +298,7 @@ def test_a_worker_whose_place_was_taken_while_it_waited_does_not_complete(space,
     puppet.on_configure = lambda: puppet.job.address_of("replay", timeout=10 * DEADLINE)
     running = toy_workers.Running(puppet, space=space)
     commander.wait_for(states.CONFIGURING, ["actor-0"], timeout=DEADLINE)
-    memory.MemoryRegistry(space).add(names.heartbeat("run", "actor", 0), "{}", replace=True)
+    memory.MemoryRegistry(space).add(names.lease("run", "actor", 0), "{}", replace=True)
     with pytest.raises(errors.JobError, match="another process has taken its place"):
         running.join()
 

@@ -165,6 +165,38 @@ def test_a_client_that_has_closed_is_no_follower(wires, monkeypatch):
     assert server.followers("news") == []
 
 
+def test_handlers_and_topics_can_be_added_while_clients_are_connected(wires):
+    server = wires.server({}, topics=("news",))
+    client, heard = wires.client(server), Heard()
+    with pytest.raises(protocol.RefusedError, match="there is no request 'late'"):
+        client.request("late", timeout_seconds=SECONDS)
+    server.handle("late", lambda request: request.answer({"n": 1}))
+    assert client.request("late", timeout_seconds=SECONDS).body == {"n": 1}
+    server.handle("late", lambda request: request.answer({"n": 2}))
+    assert client.request("late", timeout_seconds=SECONDS).body == {"n": 2}
+    server.add_topic("results")
+    client.follow("results", heard)
+    server.publish("results", {"return": 7})
+    heard.wait_for({"return": 7})
+    server.add_topic("results")  # Once more: its followers stay.
+    assert server.followers("results") == ["tester"]
+    with pytest.raises(ValueError, match="answered by the server itself"):
+        server.handle(protocol.FOLLOW, lambda request: None)
+
+
+def test_a_topic_that_is_added_late_is_followed_without_asking_again():
+    heard = Heard()
+    with server_lib.Server({}) as server:
+        with client_lib.Client(server.address, who="early") as client:
+            client.follow("news", heard)
+            # Its wish to follow has been refused by then.
+            server.handle("seen", lambda request: request.answer())
+            client.request("seen", timeout_seconds=SECONDS)
+            server.add_topic("news")
+            server.publish("news", {"n": 1})
+            heard.wait_for({"n": 1})
+
+
 def test_a_handler_that_fails_refuses_and_the_server_goes_on():
     def fail(request):
         raise KeyError("oops")
