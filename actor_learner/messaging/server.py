@@ -54,7 +54,7 @@ class Server:
         keys_lib.require_for(host, keys)
         for kind in handlers:
             protocol.check_kind(kind)
-        # Both are replaced as a whole, never changed: the socket's thread reads them without a lock.
+        # Both are replaced as a whole, never changed: the socket's thread reads them unlocked.
         self._handlers = {protocol.FOLLOW: self._follow, **handlers}
         self._changing = threading.Lock()
         self._followers: dict[str, dict[bytes, float]] = {topic: {} for topic in topics}

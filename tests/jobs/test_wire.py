@@ -37,9 +37,7 @@ def test_a_worker_serves_on_its_wire_what_it_likes(space, asking):
     puppet = toy_workers.Puppet()
 
     def configure():
-        puppet.job.wire.handle(
-            "add", lambda request: request.answer({"sum": 1 + request.body["x"]})
-        )
+        puppet.job.wire.handle("add", lambda asked: asked.answer({"sum": 1 + asked.body["x"]}))
         puppet.job.wire.add_topic("news")
         puppet.job.wire.publish("news", {"step": 3})
 
