@@ -51,6 +51,7 @@ class LastEvaluation:
         self._timeout_seconds = timeout_seconds
         self._num_evaluators = num_evaluators
         self._clock = clock
+        self._everyone = controller.Controller(job.names, job.run, keys=job.keys, who=str(job))
         self._began = clock()
         self._ended_at: dict[int, float] = {}
         self._awaited: set[int] = set()
@@ -74,9 +75,8 @@ class LastEvaluation:
         return not awaited.issubset(raters)
 
     def _who_is_awaited(self) -> set[int]:
-        everyone = controller.Controller(self._job.names, self._job.run)
         try:
-            found = everyone.workers(KIND)
+            found = self._everyone.workers(KIND)
         except name_errors.RegistryUnavailableError:
             logging.log_every_n_seconds(
                 logging.WARNING, "The registry does not tell which evaluators are at work.", 30
