@@ -318,31 +318,3 @@ class ActorJob(worker.Worker):
 def seed_of(job: job_lib.Job) -> int:
     """The seed of an actor's environments; one that is started again must not repeat episodes."""
     return seeds.of(job.seed, KIND, job.index, job.incarnation)
-
-
-def run(argv: list[str] | None = None) -> int:
-    """Runs the job; returns the exit code."""
-
-    def add_flags(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--replay", metavar="HOST:PORT", help="the replay server (default: ask the registry)"
-        )
-
-    def check_flags(arguments: argparse.Namespace) -> None:
-        if arguments.index >= arguments.num_actors:
-            raise errors.ConfigError(
-                f"--index={arguments.index}, but --num_actors={arguments.num_actors}: indices begin"
-                " at 0, and every job of the run must be told how many actors there are"
-            )
-
-    return main.run_job(
-        KIND,
-        lambda arguments: ActorJob(arguments.replay),
-        argv,
-        add_flags=add_flags,
-        check_flags=check_flags,
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(run())

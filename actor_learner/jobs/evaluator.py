@@ -163,20 +163,3 @@ class EvaluatorJob(worker.Worker):
     def _give_up_if_asked(self) -> None:
         if self.job.stopping.is_set():
             raise worker.Stopping(f"{self.job} was asked to end during an evaluation")
-
-
-def run(argv: list[str] | None = None) -> int:
-    """Runs the job; returns the exit code."""
-
-    def add_flags(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--replay", metavar="HOST:PORT", help="the replay server (default: ask the registry)"
-        )
-
-    return main.run_job(
-        KIND, lambda arguments: EvaluatorJob(arguments.replay), argv, add_flags=add_flags
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(run())

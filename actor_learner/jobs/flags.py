@@ -51,6 +51,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--seed", type=int, help="seed of everything random (default: the run's, or drawn)"
     )
     parser.add_argument(
+        "--host",
+        help="name or address by which the other jobs reach this machine (default: localhost, or "
+        "the address of the network interface if the registry may be shared with other machines)",
+    )
+    parser.add_argument(
         "--hold", action="store_true", help="stay ready until the command 'start' comes"
     )
 

@@ -447,38 +447,3 @@ class LearnerJob(worker.Worker):
             ),
             where=run_dir.curve,
         )
-
-
-def run(argv: list[str] | None = None) -> int:
-    """Runs the job; returns the exit code."""
-
-    def add_flags(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--replay", metavar="HOST:PORT", help="the replay server (default: ask the registry)"
-        )
-        parser.add_argument(
-            "--num_evaluators",
-            type=int,
-            default=0,
-            help="how many evaluators will rate the final version, those included that start late "
-            "(default: those that have shown themselves)",
-        )
-        warm_start.add_flag(parser)
-
-    def check_flags(arguments: argparse.Namespace) -> None:
-        if arguments.num_evaluators < 0:
-            raise errors.ConfigError(
-                f"--num_evaluators must be 0 or more, got {arguments.num_evaluators}"
-            )
-
-    return main.run_job(
-        KIND,
-        lambda arguments: LearnerJob(arguments.replay, arguments.num_evaluators),
-        argv,
-        add_flags=add_flags,
-        check_flags=check_flags,
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(run())

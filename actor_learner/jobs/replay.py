@@ -167,22 +167,3 @@ class ReplayJob(worker.Worker):
             return int(before)
         logging.warning("Port %s, which the run's server had, is taken: jobs must restart.", before)
         return None
-
-
-def run(argv: list[str] | None = None) -> int:
-    """Runs the job; returns the exit code."""
-
-    def add_flags(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--host", help="name or address of this machine, for the other jobs")
-        parser.add_argument("--port", type=int, help="to listen on (default: a free one)")
-
-    return main.run_job(
-        KIND,
-        lambda arguments: ReplayJob(arguments.host, arguments.port),
-        argv,
-        add_flags=add_flags,
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(run())

@@ -2,8 +2,16 @@
 
 import pytest
 
-from actor_learner.jobs import controller, job, last_evaluation, lease_entry, names, states, status
-from actor_learner.jobs import learner as learner_job
+from actor_learner.jobs import (
+    controller,
+    job,
+    last_evaluation,
+    lease_entry,
+    main,
+    names,
+    states,
+    status,
+)
 from actor_learner.naming import memory, name_errors
 from tests.jobs import toy_workers
 
@@ -149,5 +157,5 @@ def test_those_known_last_count_while_the_registry_does_not_answer(monkeypatch):
 
 
 def test_the_learner_refuses_a_number_of_evaluators_that_is_none(capfd):
-    assert learner_job.run(["--gin_file=dqn_cartpole", "--run=x/y", "--num_evaluators=-1"]) == 2
+    assert main.run(["learner", "--gin_file=dqn_cartpole", "--run=x/y", "--num_evaluators=-1"]) == 2
     assert "error: --num_evaluators must be 0 or more, got -1" in capfd.readouterr().err
