@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import math
-import sys
 import time
 from typing import Any
 
 from absl import logging
 
 from actor_learner.jobs import job as job_lib
-from actor_learner.jobs import main, worker
+from actor_learner.jobs import worker
 from actor_learner.support import errors, seeds
 
 KIND = "actor"

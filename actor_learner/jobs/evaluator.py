@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import sys
 from typing import Any
 
-from actor_learner.jobs import last_evaluation, main, worker
+from actor_learner.jobs import last_evaluation, worker
 
 KIND = last_evaluation.KIND
 _WAIT_SECONDS = 0.5

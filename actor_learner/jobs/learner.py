@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import sys
 import time
 from typing import Any, Callable
 
 from absl import logging
 
-from actor_learner.jobs import extra_jobs, main, worker
+from actor_learner.jobs import extra_jobs, worker
 from actor_learner.runs import warm_start
 from actor_learner.support import errors, unsaved
 

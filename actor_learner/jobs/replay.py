@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 import uuid
 from typing import Any
 
 from absl import logging
 
-from actor_learner.jobs import host_address, main, worker
+from actor_learner.jobs import host_address, worker
 from actor_learner.support import disk_space, errors, unsaved
 
 KIND = "replay"
