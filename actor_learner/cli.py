@@ -7,27 +7,24 @@ reported in a second.
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import sys
 from collections.abc import Sequence
 
 from actor_learner.commands import control, params, up
-from actor_learner.jobs import flags
+from actor_learner.jobs import flags, kinds
+from actor_learner.jobs import main as jobs_main
 from actor_learner.runs import warm_start
 from actor_learner.support import errors
 
 JOBS = {
-    "replay": "the replay server of a run of separate jobs",
-    "actor": "one of its actors (--index=N)",
-    "learner": "its learner",
-    "evaluator": "one of its evaluators; also: eval --run=RUN",
-    "custom": "one of your own jobs: custom NAME, as Jobs.extra calls it (--index=N)",
+    **{name: kind.help for name, kind in kinds.KINDS.items()},
+    jobs_main.CUSTOM: "one of your own jobs: custom NAME, as Jobs.extra calls it (--index=N)",
 }
 
 _FLAGS_OF_JOBS = (
     *("--run", "--gin_file", "--gin_param", "--gin_bindings", "--registry", "--replay"),
-    *("--index", "--num_actors", "--hold"),
+    *("--index", "--num_actors", "--hold", "--host"),
 )
 
 OK, FAILED, BAD_CONFIGURATION, SIGINT_EXIT = 0, 1, 2, 130
@@ -40,9 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     or SIGTERM, with everything saved.
     """
     argv = sys.argv[1:] if argv is None else list(argv)
-    module = _job_module(argv)
-    if module is not None:
-        return importlib.import_module(module).run(argv[1:])
+    job = _job(argv)
+    if job is not None:
+        return jobs_main.run([job, *argv[1:]])
     arguments = _parser().parse_args(argv)
     try:
         return arguments.command(arguments)
@@ -56,8 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return SIGINT_EXIT
 
 
-def _job_module(argv: Sequence[str]) -> str | None:
-    """The module of the job that the command line names; None if it names another command.
+def _job(argv: Sequence[str]) -> str | None:
+    """The kind of job that the command line names; None if it names another command.
 
     `eval RUN` rates the best policy of a run; `eval` with flags of a job, such as `--run=RUN` or
     `--gin_file=FILE`, joins a run as its evaluator.
@@ -66,7 +63,7 @@ def _job_module(argv: Sequence[str]) -> str | None:
     if name == "eval":
         joins = any(argument.split("=")[0] in _FLAGS_OF_JOBS for argument in argv[1:])
         name = "evaluator" if joins else ""
-    return f"actor_learner.jobs.{name}" if name in JOBS else None
+    return name if name in JOBS else None
 
 
 def _parser() -> argparse.ArgumentParser:

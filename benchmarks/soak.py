@@ -247,11 +247,9 @@ def _processes(root_pid: int) -> list[tuple[str, int]]:
 def _process_name(command: list[str]) -> str | None:
     if any(part.endswith("guardian.py") for part in command):
         return None  # Holds nothing but a pipe.
-    for part in command:
-        if part.startswith("actor_learner.jobs."):
-            return part.rsplit(".", 1)[1]
-    if "actor_learner.cli" in command:
-        return command[command.index("actor_learner.cli") + 1]
+    for program in ("actor_learner.jobs.main", "actor_learner.cli"):
+        if program in command:
+            return command[command.index(program) + 1]
     return None
 
 

@@ -44,8 +44,8 @@ def test_too_little_to_tell_is_refused():
     "command, name",
     [
         (["python", "-m", "actor_learner.cli", "up", "--actors=1"], "up"),
-        (["python", "-m", "actor_learner.jobs.actor", "--index=0"], "actor"),
-        (["python", "-I", "-S", "launch/guardian.py", "-m", "actor_learner.jobs.actor"], None),
+        (["python", "-m", "actor_learner.jobs.main", "actor", "--index=0"], "actor"),
+        (["python", "-I", "-S", "launch/guardian.py", "-m", "actor_learner.jobs.main"], None),
         (["sh", "-c", "sleep 1"], None),
     ],
 )

@@ -7,10 +7,10 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from actor_learner.commands import ping, worker_table
+from actor_learner.commands import worker_table
 from actor_learner.jobs import controller, flags, names, states
 from actor_learner.jobs import status as status_lib
-from actor_learner.naming import connect, registry
+from actor_learner.naming import connect
 from actor_learner.support import errors
 
 OK, FAILED = 0, 1
@@ -54,8 +54,10 @@ def _command(arguments: argparse.Namespace) -> int:
         raise errors.ConfigError(f"{run_dir} does not exist: give the directory of a run")
     url = connect.registry_url(arguments.registry, default)
     run = names.run_name(arguments.run)
-    with connect.connect(url, who="control") as found:
-        watching = controller.Controller(found, run)
+    with (
+        connect.connect(url, who="control") as found,
+        controller.Controller(found, run, keys=flags.keys_of(run_dir), who="control") as watching,
+    ):
         if arguments.action in (STATUS, states.PING):
             everyone = watching.workers()
             meant = [s for s in everyone if kind in (None, s.kind) and index in (None, s.index)]
@@ -66,7 +68,7 @@ def _command(arguments: argparse.Namespace) -> int:
                     "started, with this run and registry?"
                 )
             if arguments.action == states.PING:
-                return _ping(found, run, meant, arguments.timeout)
+                return _ping(watching, meant, arguments.timeout)
             newest = worker_table.newest_version(everyone)
             print("\n".join(worker_table.table(meant, newest)))
             return OK
@@ -84,14 +86,12 @@ def _command(arguments: argparse.Namespace) -> int:
 
 
 def _ping(
-    found: registry.NameRegistry,
-    run: str,
-    workers: Sequence[status_lib.Status],
-    timeout: float,
+    watching: controller.Controller, workers: Sequence[status_lib.Status], timeout: float
 ) -> int:
     """Says who answers and who does not; those that have completed need not."""
     expected = [status for status in workers if status.state != states.COMPLETED]
-    replies = ping.ping(found, run, [s for s in expected if s.state in states.LIVE], timeout)
+    alive = [status.name for status in expected if status.state in states.LIVE]
+    replies = watching.ask(states.PING, alive, timeout=timeout)
     for status in workers:
         reply = replies.get(status.name)
         if reply is not None:

@@ -227,8 +227,8 @@ def make_specs(
     }
     needed = {} if resources is None else resources
 
-    def spec(kind: str, index: int, module: str, *more: str) -> job_spec.JobSpec:
-        command = [sys.executable, "-m", f"actor_learner.jobs.{module}", *shared]
+    def spec(kind: str, index: int, program: str, *more: str) -> job_spec.JobSpec:
+        command = [sys.executable, "-m", "actor_learner.jobs.main", program, *shared]
         return job_spec.JobSpec(
             kind,
             index,

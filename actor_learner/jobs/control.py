@@ -1,41 +1,31 @@
-"""How commands reach a worker and answers come back: letter boxes in the name registry.
-
-Whoever commands adds `<run>/jobs/<kind>/<index>/command`; the worker takes it away, does as it is
-told between two polls, and leaves its answer as `.../reply/<id>`. Both run out by themselves, so a
-command that nobody took in time is never obeyed later, by a job restarted meanwhile.
-"""
+"""What jobs and controllers say to each other over the wire, and the commands that wait."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-import json
-import uuid
-from typing import Any
+import threading
+import time
+from typing import Callable, NamedTuple
 
-from actor_learner.jobs import names
-from actor_learner.naming import name_errors, registry
-from actor_learner.support import errors
+from absl import logging
+
+from actor_learner.jobs import states
+from actor_learner.messaging import protocol
 
 STATUS = "status"
 """The request that every job answers at once, even during a poll, with its `status.Status`."""
 
-REPLY_TTL = 60.0
-_SHORTEST_TTL = 0.1
+COMMAND = "command"
+"""The request to obey one of `states.COMMANDS`, answered when it is obeyed, between two polls."""
 
+PING = "ping"
+"""The request for a sign of life, answered at once."""
 
-@dataclasses.dataclass(frozen=True)
-class Command:
-    """One command on its way.
+UNUSED_BINDINGS = "unused_bindings"
+"""The request for the bindings that a job has not used; the answer holds None before it knows."""
 
-    Attributes:
-      id: Names the answer.
-      command: One of `states.COMMANDS`.
-      seconds: How long the sender waits for the answer.
-    """
-
-    id: str
-    command: str
-    seconds: float
+_MAX_WAITING = 1_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,77 +33,89 @@ class Reply:
     """What a worker answered.
 
     Attributes:
-      id: The command's.
       state: The worker's, after the command.
       error: Why it refused; None if it obeyed.
       poll_seconds: How long its present poll has lasted.
     """
 
-    id: str
     state: str
     error: str | None = None
     poll_seconds: float = 0.0
 
 
-def take(registry_: registry.NameRegistry, run: str, kind: str, index: int) -> Command | None:
-    """Takes the next command out of a worker's box; None if it is empty. Does not wait.
-
-    Raises:
-      errors.JobError: If something else was in it.
-    """
-    try:
-        text = registry_.take(names.command(run, kind, index))
-    except name_errors.NameNotFoundError:
-        return None
-    return _read(Command, text)
+class _Waiting(NamedTuple):
+    request: protocol.Request
+    command: str
+    received: float
+    seconds: float
 
 
-def answer(registry_: registry.NameRegistry, run: str, kind: str, index: int, reply: Reply) -> None:
-    """Leaves the answer to a command."""
-    name = names.reply(run, kind, index, reply.id)
-    registry_.add(name, json.dumps(dataclasses.asdict(reply)), ttl=REPLY_TTL, replace=True)
-
-
-def post(
-    registry_: registry.NameRegistry,
-    run: str,
-    kind: str,
-    index: int,
-    command: str,
-    seconds: float,
-) -> str | None:
-    """Puts a command into a worker's box; returns the command's id. Does not wait.
+class Commands:
+    """Keeps commands from the wire's thread until the worker's own thread obeys them.
 
     Args:
-      seconds: How long the answer will be waited for.
-
-    Returns:
-      None if another command still lies in the box.
+      who: Whose they are, for messages.
+      on_command: Called, in the wire's thread, with each command that has come.
     """
-    sent = Command(uuid.uuid4().hex, command, seconds)
-    text = json.dumps(dataclasses.asdict(sent))
-    try:
-        registry_.add(names.command(run, kind, index), text, ttl=max(_SHORTEST_TTL, seconds))
-    except name_errors.NameTakenError:
-        return None
-    return sent.id
 
+    def __init__(self, who: str, on_command: Callable[[str], None]) -> None:
+        self._who = who
+        self._on_command = on_command
+        self._waiting: collections.deque[_Waiting] = collections.deque()
+        self._lock = threading.Lock()
+        self._last_state: Callable[[], str] | None = None
 
-def collect(
-    registry_: registry.NameRegistry, run: str, kind: str, index: int, id_: str
-) -> Reply | None:
-    """Takes the answer to a command; None if there is none yet. Does not wait."""
-    try:
-        return _read(Reply, registry_.take(names.reply(run, kind, index, id_)))
-    except name_errors.NameNotFoundError:
-        return None
+    def take(self, request: protocol.Request) -> None:
+        """Handles a request of kind `COMMAND`, in the wire's thread."""
+        command, seconds = request.body.get("command"), request.body.get("seconds")
+        if not isinstance(command, str) or not isinstance(seconds, (int, float)):
+            request.refuse("a command has a name, 'command', and 'seconds' to wait for its answer")
+            return
+        states.check_command(command)
+        with self._lock:
+            over = self._last_state
+            if over is None and len(self._waiting) >= _MAX_WAITING:
+                request.refuse(f"{_MAX_WAITING:,} commands wait for {self._who} already")
+                return
+            if over is None:
+                self._waiting.append(_Waiting(request, command, time.monotonic(), seconds))
+        if over is not None:
+            self._answer_late(request, command, over())
+            return
+        self._on_command(command)
 
+    def next(self) -> tuple[protocol.Request, str] | None:
+        """The next command whose sender still waits; None if there is none."""
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    return None
+                waiting = self._waiting.popleft()
+            age = time.monotonic() - waiting.received
+            if age <= waiting.seconds:
+                return waiting.request, waiting.command
+            logging.warning(
+                "'%s' came %.1f s ago and nobody waits for the answer any more: not obeyed",
+                waiting.command,
+                age,
+            )
 
-def _read(cls: type, text: str) -> Any:
-    try:
-        return cls(**json.loads(text))
-    except (TypeError, ValueError) as error:
-        raise errors.JobError(
-            f"the registry holds no {cls.__name__.lower()} ({error}) but {text[:200]!r}: something "
-            "else than this version of actor-learner writes there"
-        ) from error
+    def end(self, state: Callable[[], str]) -> None:
+        """Answers all that wait and all that will come: the worker obeys no longer, it is ending.
+
+        Args:
+          state: The worker's state, for the answers.
+        """
+        with self._lock:
+            self._last_state = state
+            left = list(self._waiting)
+            self._waiting.clear()
+        for waiting in left:
+            self._answer_late(waiting.request, waiting.command, state())
+
+    def _answer_late(self, request: protocol.Request, command: str, state: str) -> None:
+        """An exit is what happens anyway; all else comes too late."""
+        if command == states.EXIT:
+            request.answer({"state": state})
+        else:
+            request.refuse(f"{self._who} is ending")

@@ -1,63 +1,86 @@
-"""Sees all workers of a run and tells them what to do, from anywhere the registry is reached."""
+"""Sees all workers of a run and tells them what to do, from anywhere that reaches their wires."""
 
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
 from collections.abc import Collection, Mapping
+from concurrent import futures
+from typing import Any
 
-from actor_learner.jobs import control, names, states, unused_bindings
+from actor_learner.jobs import control, job_entries, names, peers, states, unused_bindings
 from actor_learner.jobs import status as status_lib
+from actor_learner.messaging import keys as keys_lib
+from actor_learner.messaging import messages, protocol
 from actor_learner.naming import registry
 from actor_learner.support import errors
 
-_LOOK_SECONDS = 0.1  # Between two looks of a wait for a state,
-_ANSWER_SECONDS = 0.05  # and of one for an answer.
+_LOOK_SECONDS = 0.1  # Between two looks of a wait for a state.
+_ANSWER_SECONDS = 0.3  # One that has not answered by then may have ended: the registry knows.
 
 
 class Controller:
-    """Reads states and sends commands by way of the name registry.
+    """Finds workers in the name registry, and asks and commands them over their wires.
 
     ```python
-    controller = Controller(connect.connect("redis://host:6379"), "my_run")
-    controller.wait_for(states.RUNNING, ["actor-0", "actor-1"], timeout=120)
-    controller.send(states.PAUSE, kind="actor")
+    with Controller(connect.connect("redis://host:6379"), "my_run") as controller:
+        controller.wait_for(states.RUNNING, ["actor-0", "actor-1"], timeout=120)
+        controller.send(states.PAUSE, kind="actor")
     ```
+
+    Connections are kept until `close`. Any thread may use it.
 
     Args:
       names: The registry.
       run: Name of the run.
+      keys: Of the run; None if its wires demand none.
+      who: What to call this end to the workers.
     """
 
-    def __init__(self, names: registry.NameRegistry, run: str) -> None:
+    def __init__(
+        self,
+        names: registry.NameRegistry,
+        run: str,
+        *,
+        keys: keys_lib.RunKeys | None = None,
+        who: str = "controller",
+    ) -> None:
         self._names = names
         self._run = run
+        self._entries = job_entries.JobEntriesReader(names, run)
+        self._peers = peers.Peers(who, keys)
+        self._said: dict[str, status_lib.Status] = {}
+        self._unused: dict[str, dict[str, str]] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Controller:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends its connections, not the registry; safe to call twice."""
+        self._peers.close()
 
     def workers(self, kind: str | None = None) -> list[status_lib.Status]:
-        """The last status of every worker that has ever shown itself, by kind and index.
+        """The status of every worker that has ever shown itself, by kind and index.
 
-        One that ended without a word, or has been silent for too long, is shown as `lost`.
+        All that are there are asked at once, for two seconds at most. One that does not answer is
+        shown as it was last seen, with `silent_seconds`; one that ended without a word, or has been
+        silent for so long that its lease has run out, as `lost`.
         """
-        found = self._names.find_subtree(names.jobs(self._run))
-        statuses = []
-        for name, value in found.items():
-            if not name.endswith("/status"):
-                continue
-            status = status_lib.Status.from_json(value)
-            alive = names.lease(self._run, status.kind, status.index) in found
-            if not alive and status.state in states.LIVE:
-                status = dataclasses.replace(
-                    status,
-                    state=states.LOST,
-                    steps_per_second=None,
-                    message=f"was {status.state}; no heartbeats any more",
-                )
-            if kind in (None, status.kind):
-                statuses.append(status)
-        return sorted(statuses, key=lambda status: (status.kind, status.index))
+        with self._lock:
+            found = self._ask_all()
+            shown = [self._status(entries) for entries in found.values()]
+        return sorted(
+            (status for status in shown if status is not None and kind in (None, status.kind)),
+            key=lambda status: (status.kind, status.index),
+        )
 
     def worker(self, kind: str, index: int = 0) -> status_lib.Status:
-        """The last status of one worker.
+        """The status of one worker.
 
         Raises:
           errors.JobError: If it has never shown itself; says which ones have.
@@ -77,8 +100,30 @@ class Controller:
         return {s.name: s.failure for s in self.workers() if s.failure is not None}
 
     def unused_bindings(self, workers: Collection[str]) -> list[str] | None:
-        """What none of `workers` has used of the configuration; None before all have said so."""
-        return unused_bindings.in_common(self._names, self._run, list(workers))
+        """What none of `workers` has used of the configuration; None before all have said so.
+
+        Asks those that have not; what one has said is kept, even when it has ended since.
+        """
+        asked = {}
+        unknown = [name for name in workers if name not in self._unused]
+        if any(self._peers.get(name) is None for name in unknown):
+            self.workers()
+        for name in unknown:
+            peer = self._peers.get(name)
+            if peer is not None:
+                asked[name] = peer.client.submit(
+                    control.UNUSED_BINDINGS, timeout_seconds=peers.STATUS_SECONDS
+                )
+        for name, answer in asked.items():
+            try:
+                unused = unused_bindings.read(answer.result().body)
+            except errors.ActorLearnerError:
+                continue  # It is silent, or ending: asked again next time.
+            if unused is not None:
+                self._unused[name] = unused
+        if not self._unused.keys() >= set(workers):
+            return None
+        return unused_bindings.in_common({name: self._unused[name] for name in workers})
 
     def send(
         self,
@@ -97,7 +142,8 @@ class Controller:
           command: One of `states.COMMANDS`.
           kind: To those of this kind only.
           index: To those with this index only.
-          only: To those in one of these states only; None is all that are alive.
+          only: To those in one of these states only, and to those that are silent, whose state is
+            not known; None is all that are alive.
           timeout: Seconds that all of them have together.
 
         Returns:
@@ -108,22 +154,78 @@ class Controller:
           errors.JobError: If there is nobody to send it to, or one refuses; says why.
         """
         states.check_command(command)
+        deadline = time.monotonic() + timeout
+        everyone = self.workers(kind)
         addressed = [
             status
-            for status in self.workers(kind)
-            if status.state in (states.LIVE if only is None else only)
+            for status in everyone
+            if status.state in states.LIVE
+            and (only is None or status.state in only or status.silent_seconds)
             and index in (None, status.index)
         ]
         if not addressed:
             wanted = "alive" if only is None else " or ".join(only)
-            there = "; ".join(status.describe() for status in self.workers(kind)) or "none"
+            there = "; ".join(status.describe() for status in everyone) or "none"
             raise errors.JobError(
                 f"there is nobody to send '{command}' to: {self._who(kind, index)} of run "
                 f"{self._run} is {wanted}. Those known: {there}"
             )
-        places = {status.name: (self._run, status.kind, status.index) for status in addressed}
-        replies = self._exchange(command, places, timeout)
-        self._check_replies(command, places, replies, timeout)
+        sent = [status.name for status in addressed]
+        replies = self.ask(command, sent, timeout=deadline - time.monotonic())
+        self._check_replies(command, sent, replies, timeout)
+        return replies
+
+    def ask(
+        self, command: str, workers: Collection[str], *, timeout: float
+    ) -> dict[str, control.Reply]:
+        """Sends a command to workers, all at once, and collects what answers there are in time.
+
+        Unlike `send` it does not fail for those that are silent or refuse.
+
+        Args:
+          command: One of `states.COMMANDS`.
+          workers: Such as `actor-0`.
+          timeout: Seconds that all of them have together.
+
+        Returns:
+          The answers, by the workers' names; those who are silent are missing.
+
+        Raises:
+          errors.ConfigError: If one demands other keys than were given.
+        """
+        states.check_command(command)
+        deadline = time.monotonic() + timeout
+        answers: dict[str, futures.Future[messages.Message]] = {}
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            for name in workers:
+                peer, refusal = self._peers.get(name), self._peers.refusal(name)
+                if refusal is not None:
+                    raise errors.ConfigError(refusal)
+                if name in answers or peer is None:
+                    continue
+                # `ping` is a request of its own: it does not wait for the end of a poll.
+                question = control.PING if command == states.PING else control.COMMAND
+                answers[name] = peer.client.submit(
+                    question, {"command": command, "seconds": left}, timeout_seconds=left
+                )
+            if len(answers) == len(set(workers)) or left <= 0:
+                break
+            time.sleep(min(left, _LOOK_SECONDS))  # One that has just begun opens its wire soon.
+            self.workers()
+        replies = {}
+        for name, answer in answers.items():
+            try:
+                # Its own deadline ends it; this one is for a thread that does not get to that.
+                body = answer.result(max(0.0, deadline - time.monotonic()) + 1.0).body
+                replies[name] = control.Reply(
+                    str(body.get("state")), poll_seconds=float(body.get("poll_seconds", 0.0))
+                )
+            except protocol.RefusedError as error:
+                said = self._said.get(name)
+                replies[name] = control.Reply(said.state if said else "", str(error))
+            except (protocol.NoAnswerError, futures.TimeoutError):
+                continue
         return replies
 
     def wait_for(
@@ -162,37 +264,57 @@ class Controller:
             time.sleep(_LOOK_SECONDS)
 
     def forget_ended(self) -> None:
-        """Removes the records of workers that have ended or are lost, when a run begins anew."""
-        for status in self.workers():
-            if status.state not in states.LIVE:
-                self._names.clear_subtree(names.place(self._run, status.kind, status.index))
+        """Removes what is left of workers that have ended or are lost, when a run begins again."""
+        for entries in self._entries.read().values():
+            if entries.lease is None:
+                self._names.clear_subtree(names.place(self._run, entries.kind, entries.index))
+        with self._lock:
+            self._said.clear()
+
+    def _ask_all(self) -> dict[str, job_entries.JobEntries]:
+        """Asks all that are there for their status; returns what the registry says of each job."""
+        found = self._entries.read()
+        met = self._peers.meet(_reachable(found))
+        waits = {name: peer.ask() for name, peer in met.items()}
+        began = time.monotonic()
+        looked_again = False
+        for name in sorted(waits, key=waits.get):
+            peer = met[name]
+            if peer.take(began + min(waits[name], _ANSWER_SECONDS) - time.monotonic()):
+                continue
+            if waits[name] > _ANSWER_SECONDS and not looked_again:
+                looked_again = True
+                found = self._entries.read()
+            if found.get(name) is not None and found[name].lease == peer.lease:
+                peer.take(began + waits[name] - time.monotonic())
+        return found
+
+    def _status(self, entries: job_entries.JobEntries) -> status_lib.Status | None:
+        """The status to show of one job; None if nothing is known of it."""
+        known, said = entries.status(), self._said.get(entries.name)
+        if (
+            known is not None
+            and said is not None
+            and said.incarnation == known.incarnation
+            and known.state in states.LIVE
+        ):
+            known = said  # A record is as old as the job: what it has told since is newer.
+        if entries.lease is None:
+            return None if known is None else _lost(known)
+        peer = self._peers.get(entries.name)
+        if peer is None or peer.lease != entries.lease:
+            why = self._peers.refusal(entries.name)  # Else its wire is not open yet.
+            return known if why is None else dataclasses.replace(known, message=why)
+        silent = peer.silent_seconds
+        if not silent:
+            self._said[entries.name] = peer.status
+            return peer.status
+        return dataclasses.replace(known, silent_seconds=silent, steps_per_second=None)
 
     def _who(self, kind: str | None, index: int | None) -> str:
         if kind is None:
             return "no worker" if index is None else f"no worker with index {index}"
         return f"no {kind}" if index is None else f"no {names.job(kind, index)}"
-
-    def _exchange(
-        self, command: str, places: Mapping[str, tuple[str, str, int]], timeout: float
-    ) -> dict[str, control.Reply]:
-        """Sends to all at once, and collects what answers there are in time."""
-        deadline = time.monotonic() + timeout
-        sent: dict[str, str] = {}
-        replies: dict[str, control.Reply] = {}
-        while True:
-            left = deadline - time.monotonic()
-            for name, place in places.items():
-                if name not in sent:
-                    id_ = control.post(self._names, *place, command, left)
-                    if id_ is not None:
-                        sent[name] = id_
-                elif name not in replies:
-                    reply = control.collect(self._names, *place, sent[name])
-                    if reply is not None:
-                        replies[name] = reply
-            if len(replies) == len(places) or left <= 0:
-                return replies
-            time.sleep(_ANSWER_SECONDS)
 
     def _check_replies(
         self,
@@ -212,6 +334,31 @@ class Controller:
         refused = [reply.error for _, reply in sorted(replies.items()) if reply.error]
         if refused:
             raise errors.JobError("; ".join(refused))
+
+
+def _reachable(
+    found: Mapping[str, job_entries.JobEntries],
+) -> dict[str, Any]:
+    return {
+        name: entries.lease
+        for name, entries in found.items()
+        if entries.lease is not None and entries.lease.wire
+    }
+
+
+def _lost(status: status_lib.Status) -> status_lib.Status:
+    """A status as it looks when the lease has run out; of one that has ended, it is the last."""
+    if status.state not in states.LIVE:
+        return status
+    # A record says `configuring` until the job ends: only what the job said itself is known.
+    was = "" if status.state == states.CONFIGURING else f"was {status.state}; "
+    return dataclasses.replace(
+        status,
+        state=states.LOST,
+        steps_per_second=None,
+        silent_seconds=0.0,
+        message=f"{was}no heartbeats any more",
+    )
 
 
 def _ended(status: status_lib.Status, wanted: Collection[str]) -> str:

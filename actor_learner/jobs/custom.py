@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from actor_learner.jobs import extra_jobs, main, worker
 
-_COMMAND, _FLAG = "custom", "--job"
+_FLAG = "--job"
 
 
-def run(argv: Sequence[str] | None = None) -> int:
+def run(given: Sequence[str]) -> int:
     """Runs the job that the first word names, or `--job=NAME`; returns the exit code."""
-    given = list(sys.argv[1:] if argv is None else argv)
+    given = list(given)
     if given and not given[0].startswith("-"):
         given[0] = f"{_FLAG}={given[0]}"
-    parser = argparse.ArgumentParser(prog=f"actor-learner {_COMMAND}", add_help=False)
+    parser = argparse.ArgumentParser(prog=f"actor-learner {main.CUSTOM}", add_help=False)
     parser.add_argument(_FLAG)
     known, _ = parser.parse_known_args(given)
     if known.job in extra_jobs.OURS:  # It would take the place of the real one.
-        parser.error(f"{known.job} is no job of Jobs.extra: use `actor-learner {known.job}`")
+        parser.error(f"{known.job} is not a job of Jobs.extra: use `actor-learner {known.job}`")
     # Without a name there is only the help to show, or what is missing to say.
-    return main.run_job(known.job or _COMMAND, _make, given, add_flags=_add_flags)
+    return main.run_job(known.job or main.CUSTOM, _make, given, add_flags=_add_flags)
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +30,3 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
 
 def _make(arguments: argparse.Namespace) -> worker.Worker:
     return extra_jobs.Jobs().make(arguments.job)
-
-
-if __name__ == "__main__":
-    sys.exit(run())

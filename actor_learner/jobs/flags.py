@@ -10,6 +10,7 @@ import secrets
 from actor_learner import config, run_directory
 from actor_learner.jobs import job as job_lib
 from actor_learner.jobs import names
+from actor_learner.messaging import keys as keys_lib
 from actor_learner.naming import connect
 from actor_learner.support import errors
 
@@ -48,6 +49,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--seed", type=int, help="seed of everything random (default: the run's, or drawn)"
+    )
+    parser.add_argument(
+        "--host",
+        help="name or address by which the other jobs reach this machine (default: localhost, or "
+        "the address of the network interface if the registry may be shared with other machines)",
     )
     parser.add_argument(
         "--hold", action="store_true", help="stay ready until the command 'start' comes"
@@ -112,6 +118,23 @@ def run_directory_of(run: str | None) -> run_directory.RunDirectory | None:
 def registry_in(run_dir: run_directory.RunDirectory) -> pathlib.Path:
     """Where the jobs of a run find one another if nothing else is said."""
     return run_dir.path.absolute() / "registry"
+
+
+def keys_of(run_dir: run_directory.RunDirectory | None) -> keys_lib.RunKeys | None:
+    """The keys of a run: those of the environment, else of its directory; None if there are none.
+
+    Raises:
+      errors.ConfigError: If there are some that cannot be read.
+    """
+    given = keys_lib.from_environment()
+    if given is not None or run_dir is None or not keys_in(run_dir).exists():
+        return given
+    return keys_lib.RunKeys.load(keys_in(run_dir))
+
+
+def keys_in(run_dir: run_directory.RunDirectory) -> pathlib.Path:
+    """Where a launcher leaves the keys of a run whose jobs may be on several machines."""
+    return run_dir.path.absolute() / "keys.json"
 
 
 def _seed(given: int | None, run_dir: run_directory.RunDirectory | None) -> int:

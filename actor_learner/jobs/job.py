@@ -68,7 +68,7 @@ class Job:
     source: config.ConfigSource | None = None
     num_actors: int = 1
     hold: bool = False
-    heartbeat_seconds: float = 1.0
+    heartbeat_seconds: float = 5.0
     lost_after_seconds: float = 15.0
     host: str = "localhost"
     keys: keys_lib.RunKeys | None = None
@@ -167,7 +167,7 @@ class Job:
             except name_errors.RegistryUnavailableError as error:
                 entry, problem = None, f"the registry does not answer: {error}"
             if entry is not None and entry.wire:
-                self._check_keys(whom, entry)
+                entry.check_keys(whom, str(self), self.keys)
                 return client_lib.Client(
                     entry.wire, who=names.job(self.kind, self.index), keys=self.keys
                 )
@@ -224,16 +224,6 @@ class Job:
                 logging.WARNING, "the lease of %s is damaged: %s", 1, names.job(kind, index), error
             )
             return None
-
-    def _check_keys(self, whom: str, entry: lease_entry.LeaseEntry) -> None:
-        ours = self.keys.fingerprint if self.keys is not None else ""
-        if ours != entry.keys:
-            has = "other keys" if ours else "none"
-            theirs = "keys of the run" if entry.keys else "no keys"
-            raise errors.ConfigError(
-                f"{whom} demands {theirs}, and {self} has {has}: give every job of the run the "
-                f"same, by {keys_lib.VARIABLE}"
-            )
 
     def address_of(self, kind: str, index: int = 0, *, timeout: float = 60.0) -> str:
         """Waits up to `timeout` seconds until another job has published its address.

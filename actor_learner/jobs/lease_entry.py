@@ -7,6 +7,7 @@ import json
 import os
 import socket
 
+from actor_learner.messaging import keys as keys_lib
 from actor_learner.support import errors
 
 
@@ -66,6 +67,25 @@ class LeaseEntry:
     def is_dead(self) -> bool:
         """Whether the process is known to have ended; of one on another machine, nothing is."""
         return self._is_here() and _started(self.pid) != self.started
+
+    def check_keys(self, name: str, who: str, keys: keys_lib.RunKeys | None) -> None:
+        """Refuses to connect with keys that the wire will not take: it would never answer.
+
+        Args:
+          name: Of the job.
+          who: Wants to connect.
+          keys: What that one has.
+
+        Raises:
+          errors.ConfigError: If the wire demands others.
+        """
+        ours = keys.fingerprint if keys is not None else ""
+        if ours != self.keys:
+            raise errors.ConfigError(
+                f"{name} demands {'the keys of its run' if self.keys else 'no keys'}, and {who} "
+                f"has {'other keys' if ours else 'none'}: give every process of the run the same, "
+                f"by {keys_lib.VARIABLE}"
+            )
 
     def _is_here(self) -> bool:
         return bool(self.machine) and self.machine == _machine()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from absl import logging
 
-from actor_learner.jobs import control, states
+from actor_learner.jobs import control, states, unused_bindings
 from actor_learner.jobs import heartbeat as heartbeat_lib
 from actor_learner.jobs import job as job_lib
 from actor_learner.jobs import lease as lease_lib
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from actor_learner.jobs import worker as worker_lib
 
 _PAUSED_SECONDS = 1.0  # Between two looks of a worker that does not run; commands cut it short.
+_GLANCE_SECONDS = 0.2  # How often a wait looks whether the job is asked to end.
+_CONTRIBUTION_SECONDS = 1.0  # Between two questions to a worker for its status.
 _RATE_SECONDS = 10.0  # Rates are over so long.
 
 
@@ -50,7 +52,7 @@ class LifeCycle:
       job: Its place in the run.
       make_worker: Builds it; called once the job has shown itself as configuring, so that slow
         imports belong in it.
-      on_status: Called with the status at each change of state and about once per heartbeat, from
+      on_status: Called with the status at each change of state and about once per second, from
         the thread that runs.
     """
 
@@ -75,7 +77,9 @@ class LifeCycle:
         self._done = False
         self._is_configured = False
         self._stop_request: signals.StopRequest | None = None
-        self._heart: heartbeat_lib.Heart | None = None
+        self._heartbeat: heartbeat_lib.Heartbeat | None = None
+        self._wake = threading.Event()
+        self._commands = control.Commands(str(job), self._on_command)
 
     @property
     def state(self) -> str:
@@ -106,7 +110,7 @@ class LifeCycle:
           `states.COMPLETED`.
 
         Raises:
-          Whatever the worker raised, after it was closed and the registry was told.
+          Whatever the worker raised, after it was closed and its end was recorded.
         """
         with self._signals():
             lease = lease_lib.Lease(self._job)
@@ -117,9 +121,9 @@ class LifeCycle:
                 return self._state
             self._forget_error()
             with self._wire(lease):
-                heart = heartbeat_lib.Heart(self._job, lease, self.status)
-                self._heart = heart
-                heart.start()
+                heartbeat = heartbeat_lib.Heartbeat(self._job, lease, self.status, self._stop)
+                self._heartbeat = heartbeat
+                heartbeat.start()
                 self._on_status(self.status())
                 try:
                     self._live()
@@ -128,7 +132,8 @@ class LifeCycle:
                     self._enter(states.ERROR)
                     raise
                 finally:
-                    heart.stop()
+                    self._commands.end(lambda: self._state)
+                    heartbeat.stop()
                     unsaved.ledger().thread = None
         return self._state
 
@@ -171,37 +176,36 @@ class LifeCycle:
                 if self._state != states.CONFIGURING:
                     self._contribute(worker, now=True)
             # Silent for a while, stopped by a debugger say, it may have a successor by now.
-            self._heart.require_lease()
+            self._heartbeat.require_lease()
         except BaseException as error:
             self._job.displaced = isinstance(error, lease_lib.LeaseLostError)
             self._report(error)
+            self._commands.end(lambda: self._state)
             self._close_after_failure(worker)
             raise
-        self._answer_rest()
+        self._commands.end(lambda: self._state)
         if worker is not None:
             self._message = "closing"  # Which may take long: it saves.
-            self._heart.publish()
             try:
                 if self._is_configured:
                     self._save(worker)
             finally:
                 worker.close()
             self._message = ""
-            self._answer_rest()
         self._enter(states.COMPLETED)
 
     def _work(self, worker: worker_lib.Worker) -> None:
         if not self._job.hold and not self._job.stopping.is_set():
             self._enter(states.RUNNING)
         while not self._job.stopping.is_set():
-            self._heart.wake.clear()
+            self._wake.clear()
             unsaved.ledger().retry_due()
             self._obey(worker)
-            self._heart.check()
+            self._heartbeat.check()
             if self._job.stopping.is_set():
                 break
             if self._state != states.RUNNING:
-                self._heart.wake.wait(_PAUSED_SECONDS)
+                self._wait(_PAUSED_SECONDS)
                 continue
             result = self._poll(worker)
             self._contribute(worker)
@@ -209,7 +213,15 @@ class LifeCycle:
                 self._done = True
                 break
             if result.idle_seconds > 0:
-                self._heart.wake.wait(result.idle_seconds)
+                self._wait(result.idle_seconds)
+
+    def _wait(self, seconds: float) -> None:
+        """Waits for a command, or for the request to end, which a signal makes in a thread."""
+        deadline = time.monotonic() + seconds
+        while not self._job.stopping.is_set():
+            left = deadline - time.monotonic()
+            if left <= 0 or self._wake.wait(min(left, _GLANCE_SECONDS)):
+                return
 
     def _poll(self, worker: worker_lib.Worker) -> PollResult:
         self._poll_began = time.monotonic()
@@ -247,9 +259,10 @@ class LifeCycle:
         unsaved.ledger().settle(lambda: not stopping and self._job.stopping.is_set())
 
     def _contribute(self, worker: worker_lib.Worker, now: bool = False) -> None:
-        """Asks the worker for its status, at most once per heartbeat."""
+        """Asks the worker for its status, at most once per second."""
         time_now = time.monotonic()
-        if not now and time_now - self._contributed_at < self._job.heartbeat_seconds:
+        pause = min(_CONTRIBUTION_SECONDS, self._job.heartbeat_seconds)
+        if not now and time_now - self._contributed_at < pause:
             return
         self._contributed_at = time_now
         contribution = status_lib.Contribution.of(str(self._job), worker.status())
@@ -266,31 +279,30 @@ class LifeCycle:
         self._on_status(self.status())
 
     def _obey(self, worker: worker_lib.Worker) -> None:
-        while True:
-            command = self._heart.next_command()
-            if command is None:
-                return
+        while (waiting := self._commands.next()) is not None:
+            request, command = waiting
             try:
-                following = states.state_after(str(self._job), self._state, command.command)
+                following = states.state_after(str(self._job), self._state, command)
             except errors.JobError as error:
-                self._heart.answer(control.Reply(command.id, self._state, str(error)))
+                request.refuse(str(error))
                 continue
-            if command.command == states.EXIT:
-                self._job.stopping.set()
-            elif command.command == states.PAUSE:
+            if command == states.PAUSE:
                 worker.on_pause()
-            elif command.command == states.RESUME:
+            elif command == states.RESUME:
                 worker.on_resume()
             if following != self._state:
                 self._enter(following)
-            self._heart.answer(control.Reply(command.id, self._state))
+            request.answer({"state": self._state})
 
-    def _answer_rest(self) -> None:
-        """Answers what came last: an exit is what happens anyway, all else comes too late."""
-        while (command := self._heart.next_command()) is not None:
-            late = command.command != states.EXIT
-            error = f"{self._job} is ending" if late else None
-            self._heart.answer(control.Reply(command.id, self._state, error))
+    def _on_command(self, command: str) -> None:
+        """In the wire's thread: has the worker's own look at a command soon."""
+        if command == states.EXIT:
+            self._job.stopping.set()  # A long poll that looks at it ends sooner.
+        self._wake.set()
+
+    def _stop(self) -> None:
+        self._job.stopping.set()
+        self._wake.set()
 
     def _enter(self, state: str) -> None:
         states.check_transition(str(self._job), self._state, state)
@@ -298,12 +310,10 @@ class LifeCycle:
         self._recent.clear()
         self._steps_per_second = None
         logging.info("%s: %s", self._job, state)
-        if self._heart is not None:
-            self._heart.publish()
         self._on_status(self.status())
 
     def _report(self, error: BaseException) -> None:
-        """Tells log, run directory and registry what has gone wrong."""
+        """Tells log, run directory and whoever asks what has gone wrong."""
         if self._failure is not None:
             return
         self._failure = status_lib.Failure.of(error)
@@ -318,7 +328,6 @@ class LifeCycle:
                 where=directory,
                 retry=False,
             )
-        self._heart.publish()
 
     def _forget_error(self) -> None:
         directory = self._job.directory
@@ -331,6 +340,9 @@ class LifeCycle:
         try:
             opened = wire_lib.open_wire(self._job)
             opened.handle(control.STATUS, self._answer_status)
+            opened.handle(control.PING, self._answer_ping)
+            opened.handle(control.COMMAND, self._commands.take)
+            unused_bindings.answer_unknown(opened)
             lease.publish()
         except BaseException:
             lease.release()
@@ -343,6 +355,10 @@ class LifeCycle:
 
     def _answer_status(self, request: protocol.Request) -> None:
         request.answer({control.STATUS: self.status().to_json()})
+
+    def _answer_ping(self, request: protocol.Request) -> None:
+        status = self.status()
+        request.answer({"state": status.state, "poll_seconds": status.poll_seconds})
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:

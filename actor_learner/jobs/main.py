@@ -1,10 +1,10 @@
-"""What the program of every job does: flags, configuration, registry, life, exit code.
+"""The program of every job: `python -m actor_learner.jobs.main actor --gin_file=… --run=…`.
 
-A job's module ends with:
+Flags, configuration, registry, life, exit code. A program of one's own ends with:
 
 ```python
 if __name__ == "__main__":
-    sys.exit(main.run_job("actor", lambda arguments: ActorJob()))
+    sys.exit(main.run_job("watcher", lambda arguments: Watcher()))
 ```
 """
 
@@ -23,7 +23,7 @@ from typing import Callable, TextIO
 from absl import logging
 
 from actor_learner import config, import_path
-from actor_learner.jobs import flags, life_cycle, states, unused_bindings
+from actor_learner.jobs import flags, kinds, life_cycle, states, unused_bindings
 from actor_learner.jobs import job as job_lib
 from actor_learner.jobs import status as status_lib
 from actor_learner.jobs import worker as worker_lib
@@ -38,7 +38,28 @@ USER_ERRORS = (errors.ConfigError, errors.MissingExtraError, errors.SpecMismatch
 FINAL_ERRORS = (errors.EvaluationError, errors.NotFiniteError)
 """What trying again does not cure either, though nothing is wrong with the configuration."""
 
+CUSTOM = "custom"
+"""Stands for all kinds of the user's own; the name of one follows."""
+
 _TELL_SECONDS = 10.0
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Runs the job whose kind is the first word, with the flags that follow; see `run_job`."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    kind = given[0] if given else ""
+    if kind == CUSTOM:
+        from actor_learner.jobs import custom
+
+        return custom.run(given[1:])
+    if kind not in kinds.KINDS:
+        known = ", ".join([*kinds.KINDS, CUSTOM])
+        print(f"error: which job? The first word must be one of {known}", file=sys.stderr)
+        return BAD_CONFIGURATION
+    found = kinds.KINDS[kind]
+    return run_job(
+        kind, found.make, given[1:], add_flags=found.add_flags, check_flags=found.check_flags
+    )
 
 
 def run_job(
@@ -53,8 +74,7 @@ def run_job(
     """Runs one job in this process, to its end.
 
     The configuration is checked first, and loaded, with TensorFlow and all, once the job has shown
-    itself as configuring; then `make_worker` is called. Modules of jobs should therefore import
-    TensorFlow in `make_worker` or `Worker.configure`.
+    itself as configuring; then `make_worker` is called, which imports what the worker needs.
 
     Args:
       kind: replay, actor, learner, evaluator, or the name of a user's own job.
@@ -189,3 +209,7 @@ def _output(job: job_lib.Job) -> Iterator[TextIO]:
     if not faulthandler.is_enabled():
         faulthandler.enable(2)
     yield sys.stderr
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -8,6 +8,7 @@ import re
 from actor_learner.support import errors
 
 _KIND = re.compile(r"[a-z][a-z0-9_]*\Z")
+_INDEX = re.compile(r"(0|[1-9][0-9]{0,8})\Z")
 
 
 def run_name(run: str) -> str:
@@ -52,9 +53,9 @@ def place(run: str, kind: str, index: int) -> str:
     return f"{jobs(run)}/{kind}/{index}"
 
 
-def status(run: str, kind: str, index: int) -> str:
-    """The last word of a job, which outlives it: a `status.Status`."""
-    return f"{place(run, kind, index)}/status"
+def record(run: str, kind: str, index: int) -> str:
+    """What is left of a job: the `status.Status` it began with, then the one it ended with."""
+    return f"{place(run, kind, index)}/record"
 
 
 def lease(run: str, kind: str, index: int) -> str:
@@ -72,16 +73,9 @@ def address(run: str, kind: str, index: int) -> str:
     return f"{place(run, kind, index)}/address"
 
 
-def unused(run: str, kind: str, index: int) -> str:
-    """Which bindings of the configuration the job has not used."""
-    return f"{place(run, kind, index)}/unused"
-
-
-def command(run: str, kind: str, index: int) -> str:
-    """The next command; taken away when it is read."""
-    return f"{place(run, kind, index)}/command"
-
-
-def reply(run: str, kind: str, index: int, command_id: str) -> str:
-    """The answer to one command."""
-    return f"{place(run, kind, index)}/reply/{command_id}"
+def parse(run: str, name: str) -> tuple[str, int, str] | None:
+    """Kind, index and last part of `<run>/jobs/<kind>/<index>/<part>`; None for other names."""
+    parts = name[len(jobs(run)) + 1 :].split("/")
+    if len(parts) != 3 or not _KIND.match(parts[0]) or not _INDEX.match(parts[1]):
+        return None
+    return parts[0], int(parts[1]), parts[2]

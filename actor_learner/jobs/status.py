@@ -1,4 +1,4 @@
-"""What a job tells about itself: a small record in the name registry, as JSON."""
+"""What a job tells about itself, over its wire and in its record: a small JSON object."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Failure:
 
 @dataclasses.dataclass(frozen=True)
 class Status:
-    """The state of one job, as it was when it last wrote.
+    """The state of one job, as it was when it was asked last.
 
     Attributes:
       kind: replay, actor, learner, evaluator, or a user's own.
@@ -63,6 +63,7 @@ class Status:
       version: Train step of the policy it has.
       version_lag: How many versions it is behind, if it knows.
       poll_seconds: How long the present slice of work has lasted; 0 between two of them.
+      silent_seconds: How long the job has not answered, as seen by a controller; 0 if it does.
       message: What it is about, in a few words.
       failure: What ended it, if its state is `error`.
       details: What else it contributes.
@@ -80,6 +81,7 @@ class Status:
     version: int | None = None
     version_lag: int | None = None
     poll_seconds: float = 0.0
+    silent_seconds: float = 0.0
     message: str = ""
     failure: Failure | None = None
     details: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -100,14 +102,24 @@ class Status:
         """
         try:
             content = json.loads(text)
-            known = {field.name for field in dataclasses.fields(cls)}
-            fields = {key: value for key, value in content.items() if key in known}
+            fields = {key: value for key, value in content.items() if key in _TYPES}
             if fields.get("failure") is not None:
                 fields["failure"] = Failure(**fields["failure"])
-            return cls(**fields)
-        except (AttributeError, TypeError, ValueError) as error:
+                if not all(
+                    isinstance(text, str) for text in dataclasses.astuple(fields["failure"])
+                ):
+                    raise TypeError("its failure is not made of texts")
+            for key, value in fields.items():
+                if not isinstance(value, _TYPES[key]) or isinstance(value, bool):
+                    raise TypeError(f"{key} is {str(value)[:80]!r}")
+            status = cls(**fields)
+            names.check_kind(status.kind)
+            if status.state not in states.ALL or status.index < 0:
+                raise ValueError(f"its state is {status.state[:80]!r}, its index {status.index}")
+            return status
+        except (AttributeError, TypeError, ValueError, RecursionError, errors.ConfigError) as error:
             raise errors.JobError(
-                f"what the registry holds is no status of a job ({error}): {text[:200]!r}"
+                f"not the status of a job ({error}): {str(text)[:200]!r}"
             ) from error
 
     def describe(self) -> str:
@@ -129,9 +141,24 @@ class Status:
         if self.failure is not None:
             lines = self.failure.message.strip().splitlines()
             return f"{self.failure.type}: {lines[0]}" if lines else self.failure.type
+        if self.silent_seconds:
+            return f"silent for {formatting.duration(self.silent_seconds)}"
         if self.state in states.LIVE and self.poll_seconds > STUCK_SECONDS:
             return f"the same poll for {formatting.duration(self.poll_seconds)}"
         return self.message
+
+
+_NUMBER = (int, float)
+_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("kind", "state", "host", "incarnation", "message"), str),
+    **dict.fromkeys(("index", "pid", "restarts"), int),
+    **dict.fromkeys(("steps", "version", "version_lag"), (int, type(None))),
+    **dict.fromkeys(("poll_seconds", "silent_seconds"), _NUMBER),
+    "steps_per_second": (*_NUMBER, type(None)),
+    "failure": (Failure, type(None)),
+    "details": dict,
+}
+"""What each field of a status may be when it is read."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,7 +195,7 @@ class Contribution:
         if len(text) > _LONGEST_DETAILS:
             raise errors.JobError(
                 f"status() of {who} returned {len(text):,} characters of JSON; {_LONGEST_DETAILS:,}"
-                " are the most: it is copied with every heartbeat, so write data to files instead"
+                " are the most: it is sent to all who ask, so write data to files instead"
             )
         for key in ("steps", "version", "version_lag"):
             if not isinstance(plain.get(key), (int, type(None))):

@@ -1,59 +1,56 @@
-"""Bindings that none of a run's jobs has used: each job says what it has not, and all are compared.
+"""Finds bindings that no job of a run has used: each job tells its own, and all are compared.
 
-A job uses but a part of the configuration, so that alone it cannot tell a mistake from what is
+A job uses only a part of the configuration, so that alone it cannot tell a mistake from what is
 meant for another job.
 """
 
 from __future__ import annotations
 
-import json
-
-from absl import logging
+from collections.abc import Mapping
+from typing import Any
 
 from actor_learner import config
+from actor_learner.jobs import control
 from actor_learner.jobs import job as job_lib
-from actor_learner.jobs import names
-from actor_learner.naming import entries, name_errors, registry
+from actor_learner.messaging import protocol
+from actor_learner.support import errors
+
+_KEY = "unused"
+
+
+def answer_unknown(wire: protocol.Server) -> None:
+    """Has a wire answer that the job does not know yet which bindings it will not use."""
+    wire.handle(control.UNUSED_BINDINGS, lambda request: request.answer({_KEY: None}))
 
 
 def report(job: job_lib.Job) -> None:
-    """Leaves in the registry which bindings this process, having built everything, has not used.
-
-    A registry that does not answer, or has no room for so many, is only logged: nothing depends on
-    it but a warning.
-    """
-    text = json.dumps(config.unused())
-    if len(text) > entries.LONGEST_VALUE:
-        logging.warning("%s uses so few of the bindings that it cannot say which", job)
-        return
-    try:
-        job.names.add(names.unused(job.run, job.kind, job.index), text, replace=True)
-    except name_errors.RegistryUnavailableError as error:
-        logging.warning("%s could not say which bindings it does not use: %s", job, error)
+    """Has the job's wire tell which bindings this process, having built all, has not used."""
+    found = config.unused()
+    job.wire.handle(control.UNUSED_BINDINGS, lambda request: request.answer({_KEY: found}))
 
 
-def in_common(registry_: registry.NameRegistry, run: str, jobs: list[str]) -> list[str] | None:
-    """What none of the jobs has used, one line for each binding; None if not all have said so yet.
-
-    Args:
-      registry_: Of the run.
-      run: Its name.
-      jobs: All jobs of the run, such as `actor-0`.
+def read(body: Mapping[str, Any]) -> dict[str, str] | None:
+    """What a job has answered: a line for each binding that it has not used; None if not known.
 
     Raises:
-      name_errors.RegistryUnavailableError: If the registry does not answer.
+      errors.JobError: If it has answered something else.
     """
-    found = registry_.find_subtree(names.jobs(run))
-    reported: list[dict[str, str]] = []
-    for job in jobs:
-        kind, _, index = job.rpartition("-")
-        text = found.get(names.unused(run, kind, int(index)))
-        if text is None:
-            return None
-        reported.append(json.loads(text))
+    found = body.get(_KEY)
+    is_text = isinstance(found, dict) and all(isinstance(line, str) for line in found.values())
+    if found is not None and not is_text:
+        raise errors.JobError(f"not a list of unused bindings: {str(found)[:200]}")
+    return found
+
+
+def in_common(reported: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """What none of the jobs has used, one line for each binding.
+
+    Args:
+      reported: By the name of each job, such as `actor-0`, what it has not used.
+    """
     if not reported:
         return []
-    everywhere = set.intersection(*(set(unused) for unused in reported))
+    everywhere = set.intersection(*(set(unused) for unused in reported.values()))
     # The learner builds most, so that its reasons say most; without one, any will do.
-    reasons = dict(zip(jobs, reported)).get("learner-0", reported[0])
+    reasons = reported.get("learner-0", next(iter(reported.values())))
     return [reasons[binding] for binding in reasons if binding in everywhere]

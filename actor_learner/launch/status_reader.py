@@ -1,4 +1,4 @@
-"""Reads what jobs tell about themselves, in a thread: no registry holds up a launcher."""
+"""Asks jobs for their status, in a thread: neither a registry nor a job holds up a launcher."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from actor_learner.jobs import controller as controller_lib
 from actor_learner.jobs import status as status_lib
 from actor_learner.support import errors
 
-READ_SECONDS = 0.5
+READ_SECONDS = 1.0
 
 
 class StatusReader:

@@ -44,6 +44,7 @@ class Client:
       address: `tcp://host:port`, what the server's `address` says.
       who: What to call this end in the server's words, e.g. `actor-3`.
       keys: Of the run; None for none.
+      context: Of ZeroMQ, to share among many clients, which its owner ends; None for its own.
       resend_seconds: Ask again, with the same id, if no answer has come for so long; for servers
         that take the same request twice as once. None never does.
     """
@@ -55,6 +56,7 @@ class Client:
         who: str,
         keys: keys_lib.RunKeys | None = None,
         resend_seconds: float | None = None,
+        context: zmq.Context | None = None,
     ) -> None:
         self.address = address
         self._who = who
@@ -68,8 +70,9 @@ class Client:
         self._heard_at = time.monotonic()
         self._lock = threading.Lock()
         self._closed = False
-        self._context = zmq.Context()
-        socket = self._context.socket(zmq.DEALER)
+        self._own_context = zmq.Context() if context is None else None
+        context = context or self._own_context
+        socket = context.socket(zmq.DEALER)
         socket.identity = who.encode()[:200] + b"#" + os.urandom(8).hex().encode()
         # Nothing waits in a queue for a server that is away: it might obey hours later.
         socket.immediate = True
@@ -153,7 +156,8 @@ class Client:
         for pending in self._pending.values():
             self._fail(pending, "was closed")
         self._pending.clear()
-        self._context.destroy(linger=0)
+        if self._own_context is not None:
+            self._own_context.destroy(linger=0)
 
     def _send(self, id_: int) -> None:
         pending = self._pending.get(id_)

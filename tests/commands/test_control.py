@@ -1,5 +1,6 @@
 """`actor-learner control`: jobs of a run under way are shown, paused, resumed and ended."""
 
+import dataclasses
 import os
 import re
 import socket
@@ -11,7 +12,7 @@ import time
 import pytest
 
 from actor_learner import cli
-from actor_learner.jobs import controller, states
+from actor_learner.jobs import controller, lease_entry, states
 from actor_learner.jobs import names as job_names
 from actor_learner.jobs import status as status_lib
 from actor_learner.naming import files
@@ -102,7 +103,7 @@ def test_what_cannot_be_done_is_said(run, capsys, arguments, code, words):
 def leave(directory, made):
     """Leaves the status of a worker that shows no heartbeats."""
     with files.FileRegistry(directory / "registry") as names:
-        names.add(job_names.status("run", made.kind, made.index), made.to_json())
+        names.add(job_names.record("run", made.kind, made.index), made.to_json())
 
 
 def test_status_shows_all_workers_in_a_table(run, workers, capsys):
@@ -159,13 +160,17 @@ def test_ping_tells_who_answers_even_during_a_poll_and_who_does_not(run, workers
 
 def test_a_live_worker_that_is_silent_is_named(run, capsys):
     directory, _ = run
-    # Its heartbeats go on, but nobody empties its box.
+    # Its heartbeats go on, but nobody listens on its wire.
     leave(directory, status_lib.Status("painter", 0, "running"))
+    entry = dataclasses.replace(
+        lease_entry.LeaseEntry.of_this_process(""), wire="tcp://127.0.0.1:9"
+    )
     with files.FileRegistry(directory / "registry") as names:
-        names.add(job_names.lease("run", "painter", 0), "{}")
+        names.add(job_names.lease("run", "painter", 0), entry.to_json())
         assert control(directory, "ping", "--timeout=0.5", "--job=painter") == 1
         names.delete(job_names.lease("run", "painter", 0))
-    assert capsys.readouterr().out == "no answer of painter-0: running\n"
+    said = capsys.readouterr().out
+    assert re.fullmatch(r"no answer of painter-0: running \(silent for \S+\)\n", said)
 
 
 def test_workers_that_were_never_there_are_said(run, capsys):

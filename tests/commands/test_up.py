@@ -82,7 +82,7 @@ def test_jobs_are_the_same_programs_that_a_user_may_start_by_hand(tmp_path):
     ]  # fmt: skip
     by_name = {spec.name: spec for spec in specs}
     assert by_name["actor-1"].command == [
-        *(sys.executable, "-m", "actor_learner.jobs.actor"),
+        *(sys.executable, "-m", "actor_learner.jobs.main", "actor"),
         f"--gin_file={tmp_path}/run/config.gin",
         f"--run={tmp_path}/run",
         "--seed=5",
@@ -96,7 +96,7 @@ def test_jobs_are_the_same_programs_that_a_user_may_start_by_hand(tmp_path):
     settings = {"registry": "run", "seed": 5, "actors": 1, "evaluators": 3}
     tolerant = up.make_specs(run_dir, **settings, tolerate=["evaluator"])
     assert tolerant[1].command[-1] == "--num_evaluators=0"
-    assert by_name["watcher-0"].command[2] == "actor_learner.jobs.custom"
+    assert by_name["watcher-0"].command[2:4] == ["actor_learner.jobs.main", "custom"]
     assert by_name["watcher-1"].command[-2:] == ["--index=1", "--job=watcher"]
     assert by_name["learner-0"].resources == {"GPU": 1}
     assert by_name["actor-0"].resources == {"CPU": 1}

@@ -29,7 +29,7 @@ def live_and_obey(url):
         assert commander.send("exit")["actor-0"].error is None
         running.join()
         assert commander.worker("actor").state == states.COMPLETED
-        assert set(names.find_subtree("run")) == {"run/jobs/actor/0/status"}  # Nothing else stays.
+        assert set(names.find_subtree("run")) == {"run/jobs/actor/0/record"}  # Nothing else stays.
 
 
 def test_commands_and_states_travel_through_files(tmp_path):

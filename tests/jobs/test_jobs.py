@@ -80,9 +80,7 @@ class _Story:
         host = ("--host=127.0.0.2", "--run=runs/mine")
         self.replay = self._start(self._alpha, "replay", *common(FOREVER), *host)
         first = self._start_others(FOREVER)
-        notes = self._start(
-            self._gamma, "actor_learner.jobs.custom", "--job=load", *common(FOREVER), "--run=mine"
-        )
+        notes = self._start(self._gamma, "custom", "load", *common(FOREVER), "--run=mine")
         everybody = [self.replay, *first.values(), notes]
         watch.wait(lambda: (self._steps() or 0) >= 100, "the learner has trained", everybody)
         watch.wait(lambda: watch.details("evaluator", "evaluations"), "it is rated", everybody)

@@ -2,8 +2,16 @@
 
 import pytest
 
-from actor_learner.jobs import controller, job, last_evaluation, names, states, status
-from actor_learner.jobs import learner as learner_job
+from actor_learner.jobs import (
+    controller,
+    job,
+    last_evaluation,
+    lease_entry,
+    main,
+    names,
+    states,
+    status,
+)
 from actor_learner.naming import memory, name_errors
 from tests.jobs import toy_workers
 
@@ -33,7 +41,7 @@ def expected(last, raters=()):
 
 def show(made, state, rated=None, index=0):
     """Has an evaluator be in this state."""
-    heartbeat = names.lease("run", "evaluator", index)
+    lease = names.lease("run", "evaluator", index)
     lost = state == states.LOST
     shown = status.Status(
         "evaluator",
@@ -41,11 +49,12 @@ def show(made, state, rated=None, index=0):
         states.RUNNING if lost else state,
         details={last_evaluation.RATED: rated},
     )
-    made.names.add(names.status("run", "evaluator", index), shown.to_json(), replace=True)
+    made.names.add(names.record("run", "evaluator", index), shown.to_json(), replace=True)
     if state in states.LIVE:
-        made.names.add(heartbeat, "here", replace=True)
+        entry = lease_entry.LeaseEntry.of_this_process("")
+        made.names.add(lease, entry.to_json(), replace=True)
     else:
-        made.names.clear_subtree(heartbeat)
+        made.names.clear_subtree(lease)
 
 
 def test_without_an_evaluator_there_is_nothing_to_wait_for():
@@ -148,5 +157,5 @@ def test_those_known_last_count_while_the_registry_does_not_answer(monkeypatch):
 
 
 def test_the_learner_refuses_a_number_of_evaluators_that_is_none(capfd):
-    assert learner_job.run(["--gin_file=dqn_cartpole", "--run=x/y", "--num_evaluators=-1"]) == 2
+    assert main.run(["learner", "--gin_file=dqn_cartpole", "--run=x/y", "--num_evaluators=-1"]) == 2
     assert "error: --num_evaluators must be 0 or more, got -1" in capfd.readouterr().err

@@ -103,10 +103,10 @@ def test_wrong_flags_are_refused_with_what_to_do(argv, words, monkeypatch, tmp_p
 
 def test_an_actor_that_is_none_of_those_counted_is_refused_before_tensorflow_is_imported(tmp_path):
     program = (
-        "import sys; from actor_learner.jobs import actor; code = actor.run(sys.argv[1:]);"
+        "import sys; from actor_learner.jobs import main; code = main.run(sys.argv[1:]);"
         "sys.exit(9 if 'tensorflow' in sys.modules else code)"
     )
-    flags_given = ["--gin_file=dqn_cartpole", f"--run={tmp_path}/mine", "--index=2"]
+    flags_given = ["actor", "--gin_file=dqn_cartpole", f"--run={tmp_path}/mine", "--index=2"]
     refused = subprocess.run(
         [sys.executable, "-c", program, *flags_given, "--num_actors=2"],
         capture_output=True,
@@ -119,7 +119,7 @@ def test_an_actor_that_is_none_of_those_counted_is_refused_before_tensorflow_is_
 
 def test_calls_that_still_wait_for_a_server_do_not_spoil_the_exit_code():
     program = (
-        "import threading; from actor_learner import abandoned_calls;"
+        "import threading; from actor_learner.support import abandoned_calls;"
         "wait = threading.Event().wait;"
         "threading.Thread(target=wait, name=abandoned_calls.NAME, daemon=True).start();"
         "abandoned_calls.end_despite_them(143); print('the end', end=''); raise SystemExit(134)"
@@ -146,7 +146,7 @@ def test_flags_and_variables_say_who_a_job_is(tmp_path, monkeypatch):
 
 
 def test_a_job_without_its_gin_file_says_which_there_are(tmp_path):
-    process = start("actor_learner.jobs.custom", "--job=watcher", f"--run={tmp_path}")
+    process = start("actor_learner.jobs.main", "custom", "--job=watcher", f"--run={tmp_path}")
     _, said = process.communicate(timeout=DEADLINE)
     assert process.returncode == 2 and "dqn_cartpole" in said
 
@@ -242,7 +242,7 @@ def test_a_job_of_the_users_own_is_built_from_gin_and_finds_the_replay(tmp_path)
         registry = files.FileRegistry(tmp_path / "registry")
         registry.add(names.address(tmp_path.name, "replay", 0), replay.address)
         process = start(
-            *("actor_learner.jobs.custom", "--job=watcher", f"--run={tmp_path}"),
+            *("actor_learner.jobs.main", "custom", "--job=watcher", f"--run={tmp_path}"),
             "--gin_file=examples/table_watcher.gin",
             "--gin_param=TableWatcher.interval_seconds = 0.01",
             "--gin_param=TableWatcher.most_rows = 2",
@@ -280,3 +280,9 @@ def test_the_watcher_needs_no_run_directory_and_follows_a_replay_that_moves(tmp_
         watching.join()
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines() if "time" in line]
     assert {"before", "after"} == {name for row in rows for name in row} - {"time"}
+
+
+@pytest.mark.parametrize("argv", [[], ["--run=mine"], ["painter"]])
+def test_a_program_that_is_not_told_which_job_it_is_says_which_there_are(argv, capsys):
+    assert main.run(argv) == 2
+    assert "one of replay, actor, learner, evaluator, custom" in capsys.readouterr().err

@@ -8,7 +8,7 @@ import reverb
 
 import actor_learner
 from actor_learner import run_directory
-from actor_learner.jobs import actor, contract, evaluator, job, learner, names, replay_connection
+from actor_learner.jobs import contract, job, main, names, replay_connection
 from actor_learner.naming import connect, memory
 from actor_learner.replay.server import server
 from actor_learner.support import errors, reverb_calls
@@ -55,7 +55,7 @@ def refused(run, monkeypatch, capfd):
     monkeypatch.delenv(connect.ENVIRONMENT_VARIABLE, raising=False)
 
     def start(*flags, gin_file="dqn_cartpole"):
-        code = actor.run([f"--gin_file={gin_file}", f"--run={run.path}", *flags])
+        code = main.run(["actor", f"--gin_file={gin_file}", f"--run={run.path}", *flags])
         said = capfd.readouterr().err
         assert code == 2, said
         assert "does not fit the run at localhost:" in said
@@ -82,7 +82,7 @@ def test_an_actor_in_another_environment_is_refused(refused):
 def test_an_evaluator_in_another_environment_is_refused(run, monkeypatch, capfd):
     monkeypatch.delenv(connect.ENVIRONMENT_VARIABLE, raising=False)
     binding = "--gin_param=GymnasiumEnvironment.env_id = 'Acrobot-v1'"
-    code = evaluator.run(["--gin_file=dqn_cartpole", f"--run={run.path}", binding])
+    code = main.run(["evaluator", "--gin_file=dqn_cartpole", f"--run={run.path}", binding])
     gin.clear_config()
     said = capfd.readouterr().err
     assert code == 2, said
@@ -92,7 +92,7 @@ def test_an_evaluator_in_another_environment_is_refused(run, monkeypatch, capfd)
 
 def learner_refused(run, capfd, *flags):
     """Starts a learner of the run; returns what it says when it ends with code 2."""
-    code = learner.run(["--gin_file=dqn_cartpole", f"--run={run.path}", *flags])
+    code = main.run(["learner", "--gin_file=dqn_cartpole", f"--run={run.path}", *flags])
     gin.clear_config()
     said = capfd.readouterr().err
     assert code == 2, said

@@ -141,13 +141,11 @@ def test_jobs_with_the_same_keys_reach_each_other_and_others_are_told_why_not(sp
     with pytest.raises(errors.JobTimeoutError):
         asking.connect("actor", 1, timeout=0)
     with pytest.raises(
-        errors.ConfigError, match="actor-0 demands keys of the run, and .* has none"
+        errors.ConfigError, match="actor-0 demands the keys of its run, and .* has none"
     ):
         asking.connect("actor", timeout=DEADLINE)
     asking.keys = keys.RunKeys.generate()
-    with pytest.raises(
-        errors.ConfigError, match="has other keys: give every job of the run the sa"
-    ):
+    with pytest.raises(errors.ConfigError, match="has other keys: give every process of"):
         asking.connect("actor", timeout=DEADLINE)
     asking.keys = shared
     with asking.connect("actor", timeout=DEADLINE) as client:

@@ -1,5 +1,6 @@
 """The life of a worker, in threads: states, commands, heartbeats, failures."""
 
+import dataclasses
 import subprocess
 import sys
 import threading
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 
 from actor_learner import run_directory
-from actor_learner.jobs import controller, names, states, worker
+from actor_learner.jobs import control, controller, lease_entry, names, states, status, worker
+from actor_learner.messaging import protocol
 from actor_learner.naming import memory
 from actor_learner.support import errors
 from tests.jobs import toy_workers
@@ -24,7 +26,8 @@ def space():
 
 @pytest.fixture
 def commander(space):
-    return controller.Controller(memory.MemoryRegistry(space), "run")
+    with controller.Controller(memory.MemoryRegistry(space), "run") as made:
+        yield made
 
 
 def finish(running):
@@ -91,7 +94,7 @@ def test_commands_go_to_the_kind_and_index_named(space, commander):
     commander.wait_for(states.RUNNING, ["actor-0", "actor-1", "learner-0"], timeout=DEADLINE)
     assert set(commander.send("pause", kind="actor")) == {"actor-0", "actor-1"}
     assert set(commander.send("resume", kind="actor", index=1)) == {"actor-1"}
-    found = [(status.name, status.state) for status in commander.workers()]
+    found = [(seen.name, seen.state) for seen in commander.workers()]
     assert found == [("actor-0", "paused"), ("actor-1", "running"), ("learner-0", "running")]
     with pytest.raises(errors.JobError, match="no evaluator of run run is alive"):
         commander.send("pause", kind="evaluator")
@@ -123,30 +126,76 @@ def test_one_that_takes_no_commands_keeps_them_from_nobody_else(space, commander
     ]
     commander.wait_for(states.RUNNING, ["actor-0", "actor-1"], timeout=DEADLINE)
     stuck = memory.MemoryRegistry(space)
-    # As a worker looks whose process was stopped: alive, and its box full.
-    status = stuck.get(names.status("run", "actor", 0)).replace('"index": 0', '"index": 2')
-    stuck.add(names.status("run", "actor", 2), status)
-    stuck.add(names.lease("run", "actor", 2), "{}")
-    stuck.add(names.command("run", "actor", 2), "an earlier command")
+    # As a worker looks whose process was stopped: its lease lives, and its wire is silent.
+    entry = dataclasses.replace(
+        lease_entry.LeaseEntry.of_this_process("a"), wire="tcp://127.0.0.1:9"
+    )
+    stuck.add(names.lease("run", "actor", 2), entry.to_json())
+    shown = status.Status("actor", 2, states.CONFIGURING, incarnation="a").to_json()
+    stuck.add(names.record("run", "actor", 2), shown)
     with pytest.raises(errors.JobTimeoutError, match="not answered within 5 s by actor-2 of"):
-        commander.send("pause", timeout=5.0)
-    found = {status.name: status.state for status in commander.workers()}
-    assert found == {"actor-0": "paused", "actor-1": "paused", "actor-2": "running"}
+        commander.send("pause", timeout=5.0, only=[states.RUNNING])
+    found = {seen.name: seen for seen in commander.workers()}
+    assert {name: seen.state for name, seen in found.items()} == {
+        "actor-0": "paused", "actor-1": "paused", "actor-2": "configuring"
+    }  # fmt: skip
+    assert found["actor-2"].silent_seconds > 2.0
+    assert "(silent for 0:0" in found["actor-2"].describe()
     stuck.clear_subtree(names.place("run", "actor", 2))
     commander.send("exit")
     for running in everyone:
         running.join()
 
 
-def test_what_is_no_command_is_ignored(space, commander):
+@pytest.mark.parametrize(
+    "body, words",
+    [
+        ({}, "a command has a name"),
+        ({"command": 3, "seconds": 1}, "a command has a name"),
+        ({"command": "pause", "seconds": "long"}, "'seconds' to wait"),
+        ({"command": "jump", "seconds": 1}, "there is no command 'jump'"),
+    ],
+)
+def test_what_is_not_a_command_is_refused(space, commander, body, words):
     running = toy_workers.Running(toy_workers.Puppet(), space=space)
     commander.wait_for(states.RUNNING, ["actor-0"], timeout=DEADLINE)
-    box = names.command("run", "actor", 0)
-    other = memory.MemoryRegistry(space)
-    other.add(box, "rubbish")
-    wait_until(lambda: box not in other.find_subtree("run"))
+    with running.job.connect("actor", timeout=DEADLINE) as client:
+        with pytest.raises(protocol.RefusedError, match=words):
+            client.request(control.COMMAND, body, timeout_seconds=DEADLINE)
     assert commander.send("ping")["actor-0"].state == states.RUNNING
     finish(running)
+
+
+def test_commands_that_nobody_can_obey_yet_do_not_pile_up(space, commander):
+    puppet, release, began = toy_workers.Puppet(), threading.Event(), threading.Event()
+    puppet.tasks.put(lambda: (began.set(), release.wait(DEADLINE)) and None)
+    running = toy_workers.Running(puppet, space=space)
+    assert began.wait(DEADLINE)
+    body = {"command": "start", "seconds": DEADLINE}
+    with running.job.connect("actor", timeout=DEADLINE) as client:
+        sent = [
+            client.submit(control.COMMAND, body, timeout_seconds=DEADLINE) for _ in range(1_100)
+        ]
+        client.request(control.PING, timeout_seconds=DEADLINE)
+        release.set()
+        refused = [str(answer.exception(DEADLINE)) for answer in sent]
+    assert sum("1,000 commands wait for actor-0" in words for words in refused) == 100
+    assert sum("'start' is for one that is ready" in words for words in refused) == 1_000
+    finish(running)
+
+
+def test_a_worker_that_is_closing_refuses_commands_at_once_and_agrees_to_end(space, commander):
+    puppet, closing, release = toy_workers.Puppet(), threading.Event(), threading.Event()
+    puppet.on_close = lambda: (closing.set(), release.wait(DEADLINE))
+    running = toy_workers.Running(puppet, space=space)
+    puppet.tasks.put(lambda: True)
+    assert closing.wait(DEADLINE)
+    assert commander.worker("actor").message == "closing"
+    with pytest.raises(errors.JobError, match="actor-0 of run run is ending"):
+        commander.send("pause", timeout=DEADLINE)
+    assert commander.send("exit", timeout=DEADLINE)["actor-0"].error is None
+    release.set()
+    assert running.join() == states.COMPLETED
 
 
 def test_exit_reaches_a_long_poll_that_looks_for_it(space, commander):
@@ -216,11 +265,11 @@ def test_a_status_carries_rates_version_and_what_the_worker_adds(space, commande
         }  # fmt: skip
         reached = lambda steps=steps: commander.workers()[0].steps == 100 * steps  # noqa: E731
         wait_until(lambda reached=reached: commander.workers() and reached())
-    status = commander.worker("learner")
-    assert (status.version, status.message, status.restarts) == (7, "warm", 3)
-    assert status.details == {"loss": 0.5}
-    assert status.steps_per_second > 0
-    assert status.describe().startswith("learner-0: running, 200 steps, ")
+    seen = commander.worker("learner")
+    assert (seen.version, seen.message, seen.restarts) == (7, "warm", 3)
+    assert seen.details == {"loss": 0.5}
+    assert seen.steps_per_second > 0
+    assert seen.describe().startswith("learner-0: running, 200 steps, ")
     finish(running)
     last = commander.worker("learner")
     assert last.state == states.COMPLETED and last.steps == 200 and last.steps_per_second is None
@@ -270,7 +319,8 @@ def test_a_worker_whose_place_was_taken_ends_and_leaves_the_successor_alone(spac
     with pytest.raises(errors.JobError, match="another process has taken its place"):
         running.join()
     assert running.worker.calls[-1] == "close" and running.job.displaced
-    assert commander.worker("actor").state == states.RUNNING  # Not overwritten by the loser.
+    left = status.Status.from_json(thief.get(names.record("run", "actor", 0)))
+    assert left.state == states.CONFIGURING  # The successor's, not overwritten by the loser.
 
 
 def test_a_worker_that_has_a_successor_by_the_time_it_is_told_to_end_knows_it(space, commander):
@@ -316,11 +366,11 @@ def test_a_silent_worker_is_lost_and_those_who_wait_are_told(space, commander):
     commander.wait_for(states.RUNNING, ["actor-0"], timeout=DEADLINE)
     finish(running)
     registry = memory.MemoryRegistry(space)
-    name = names.status("run", "actor", 0)
+    name = names.record("run", "actor", 0)
     registry.add(name, registry.get(name).replace("completed", "running"), replace=True)
-    status = commander.worker("actor")
-    assert status.state == states.LOST
-    assert "was running; no heartbeats any more" in status.describe()
+    seen = commander.worker("actor")
+    assert seen.state == states.LOST
+    assert "was running; no heartbeats any more" in seen.describe()
     with pytest.raises(errors.JobTimeoutError, match="actor-0: lost.*; actor-1: never seen"):
         commander.wait_for(states.RUNNING, ["actor-0", "actor-1"], timeout=0.1)
     commander.forget_ended()
