@@ -82,7 +82,6 @@ def r2d2(
         n_step, gamma, burn_in, value_rescaling, max_share, rescaling_epsilon
     )
 
-
     def epsilons(first_lane: int, total_lanes: int) -> np.ndarray:
         return r2d2_policy.lane_epsilons(
             first_lane, world.num_lanes, total_lanes, epsilon_base, epsilon_exponents

@@ -218,7 +218,6 @@ def make_specs(
         f"--gin_file={run_dir.config.absolute()}",
         f"--run={run_dir.path.absolute()}",
         f"--seed={seed}",
-        f"--num_actors={actors}",
     ]
     environment = {
         "PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), *paths])),

@@ -153,9 +153,7 @@ class EvaluatorJob(worker.Worker):
         """Tries to deliver the result; the learner answers when it has written it down."""
         body, arrays = self._result
         try:
-            self._learner.request(
-                news_lib.RESULT, body, arrays, timeout_seconds=timeout_seconds
-            )
+            self._learner.request(news_lib.RESULT, body, arrays, timeout_seconds=timeout_seconds)
         except protocol.NoAnswerError as error:
             logging.warning("%s waits with an evaluation: %s", self.job, error)
             return

@@ -29,12 +29,10 @@ class ReplayJob(worker.Worker):
     The environment is built once, for its specs, and closed again.
 
     Args:
-      host: Under which name other machines reach this one; None finds out.
       port: To listen on; None takes the one that the run's server had before, or a free one.
     """
 
-    def __init__(self, host: str | None = None, port: int | None = None) -> None:
-        self._host = host
+    def __init__(self, port: int | None = None) -> None:
         self._port = port
         self._server = None
         self._save_error: str | None = None
@@ -80,7 +78,7 @@ class ReplayJob(worker.Worker):
             built.plan.stream.fill(built.plan.experience, self._server.client())
         job.remember(_PORT, str(self._server.port))
         self._answer = {
-            "address": f"{self._host or job.host}:{self._server.port}",
+            "address": f"{job.host}:{self._server.port}",
             "contract": built.contract(run_id),
         }
         job.wire.handle(replay_connection.CONTRACT, self._tell)

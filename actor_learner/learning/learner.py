@@ -133,8 +133,8 @@ class Learner(tf.Module):
             `skip`: leave the step out, count it in `skipped_steps`, and train on.
           max_skipped_in_a_row: With `skip`, this many steps in a row may be left out; one more
             ends training as `stop` does.
-          while_saving: Makes a context that each checkpoint is saved in; one that raises on entering
-            keeps it from being saved.
+          while_saving: Makes a context that each checkpoint is saved in; if entering it raises,
+            nothing is saved.
 
         Raises:
           errors.CheckpointError: If there are checkpoints but none can be read, or the newest one

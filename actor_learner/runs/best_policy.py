@@ -123,7 +123,7 @@ class BestPolicyKeeper:
         self._store.push(POLICY, values, score["train_step"], tags=(BEST,), metadata=metadata)
 
     def _stored_score(self) -> dict[str, Any] | None:
-        """What is known of the version that is tagged `best`; None if there is none, or no number."""
+        """What is known of the version tagged `best`; None if there is none, or no number."""
         try:
             stored = self._store.list(POLICY)
         except store_lib.ParametersNotFoundError:

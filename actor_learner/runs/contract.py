@@ -1,4 +1,4 @@
-"""The contract of a run: what all its jobs must agree on, told by the replay job to whoever joins."""
+"""The contract of a run: what its jobs must agree on, told by the replay job to whoever joins."""
 
 from __future__ import annotations
 

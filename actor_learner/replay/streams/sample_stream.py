@@ -79,6 +79,9 @@ class SampleStream(abc.ABC):
     @abc.abstractmethod
     def table_name(self) -> str: ...
 
+    def for_run(self, run_id):
+        return self
+
     def check(self, experience: Experience) -> None:
         """Refuses experience that the stream would lose part of; called when a run is planned.
 
