@@ -18,8 +18,7 @@ import tree
 from tf_agents.trajectories import time_step as ts
 
 from actor_learner import experience as experience_lib
-from actor_learner.replay.layouts import frame_stacks, rows
-from actor_learner.replay.server import signatures
+from actor_learner.replay.layouts import codec, frame_stacks, rows
 from actor_learner.support import errors
 
 _START = "start/"  # Prefix of the columns that belong to a block, not to its rows.
@@ -61,7 +60,7 @@ class SequenceLayout:
         self.sequence_length = sequence_length
         self.period = period
         self.cells_per_item = sequence_length // period
-        row_spec, state_spec = split_state(data_spec)
+        row_spec, state_spec = codec.split_state(data_spec)
         self.observed = rows.RowLayout(row_spec, num_lanes)
         self.stacks = frame_stacks.find(self.observed.fields, frame_stack)
         row_spec, older_spec = self._specs_of_frames(row_spec)
@@ -73,8 +72,8 @@ class SequenceLayout:
         }
         self.start = rows.RowLayout(start_spec, num_lanes)
         self._row_spec = row_spec
-        self.row_columns = tuple(name for name in self.rows.columns if name != rows.VERSION)
-        self.start_columns = tuple(name for name in self.start.columns if name != rows.VERSION)
+        self.row_columns = tuple(name for name in self.rows.columns if name != codec.VERSION)
+        self.start_columns = tuple(name for name in self.start.columns if name != codec.VERSION)
         self.columns = tuple(
             sorted([*self.row_columns, *(_START + name for name in self.start_columns)])
         )
@@ -140,27 +139,16 @@ class SequenceLayout:
     def padding(self) -> dict[str, np.ndarray]:
         """The rows that fill up a block after an episode's end: zeros that claim to be LAST."""
         padding = self.empty_columns(self.period)
-        fields = {field.path: field for field in self.rows.fields}
-        for path, value in (
-            ("step_type", ts.StepType.LAST),
-            ("next_step_type", ts.StepType.FIRST),
-        ):
-            field = fields[path]
-            part = padding[rows.RECORD][:, field.offset : field.offset + field.num_bytes]
-            part[...] = np.array([value], field.dtype).view(np.uint8)
+        records = padding[codec.RECORD].view(self.rows.record_dtype)
+        records["step_type"] = ts.StepType.LAST
+        records["next_step_type"] = ts.StepType.FIRST
         return padding
 
     def cell(
         self, row_columns: dict[str, np.ndarray], start_columns: dict[str, np.ndarray]
-    ) -> list[np.ndarray]:
-        """The arrays of one cell, in the order of `columns`."""
-        columns = {**row_columns, **{_START + name: start_columns[name] for name in start_columns}}
-        return [columns[name] for name in self.columns]
-
-    def describe_step(self, leaves: list[Any]) -> list[str]:
-        """How a cell differs from the signature, one sentence per column."""
-        cell_signature = signatures.without_time(self.signature())
-        return signatures.describe_mismatch(cell_signature, dict(zip(self.columns, leaves)))
+    ) -> dict[str, np.ndarray]:
+        """The columns of one cell."""
+        return {**row_columns, **{_START + name: start_columns[name] for name in start_columns}}
 
     def sequences(self, columns: dict[str, np.ndarray]) -> experience_lib.Sequence:
         """Sequences as the actor has them: NumPy, without observations and states.
@@ -234,22 +222,6 @@ class SequenceLayout:
             real = tf.reshape(mask > 0, [-1, length, *[1] * len(stack.shape)])
             leaves[index] = tf.where(real, stacked, tf.zeros([], stacked.dtype))
         return tree.unflatten_as(trajectory, leaves)
-
-
-def split_state(step: Any) -> tuple[Any, Any]:
-    """Takes the policy state out of a step's `policy_info`; `()` if there is none.
-
-    Args:
-      step: A `Trajectory` of arrays or specs.
-
-    Returns:
-      `(step without the state, state)`.
-    """
-    info = step.policy_info
-    if not isinstance(info, dict) or experience_lib.STATE not in info:
-        return step, ()
-    others = {key: value for key, value in info.items() if key != experience_lib.STATE}
-    return step._replace(policy_info=others), info[experience_lib.STATE]
 
 
 def check_lengths(sequence_length: int, period: int) -> None:

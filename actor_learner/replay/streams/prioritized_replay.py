@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from actor_learner import experience as experience_lib
 from actor_learner import parts
+from actor_learner.replay.layouts import window_layout
 from actor_learner.replay.reading import importance
 from actor_learner.replay.reading import n_step as n_step_lib
 from actor_learner.replay.server import tables
@@ -101,7 +102,7 @@ class PrioritizedReplay(sample_stream.SampleStream):
         self._train_step = train_step
 
     def tables(self, experience: sample_stream.Experience) -> list[reverb.Table]:
-        layout = window_observer.ItemLayout(experience.data_spec)
+        layout = window_layout.WindowLayout(experience.data_spec)
         return [
             tables.prioritized_table(
                 TABLE,
@@ -142,7 +143,7 @@ class PrioritizedReplay(sample_stream.SampleStream):
         At most two batches are under way besides those prefetched, so that priorities are used soon
         after they are set.
         """
-        layout = window_observer.ItemLayout(experience.data_spec)
+        layout = window_layout.WindowLayout(experience.data_spec)
         signature = layout.signature(experience.n_step + 1)
         train_step = self._annealing_step()
         items = reverb.TrajectoryDataset(
