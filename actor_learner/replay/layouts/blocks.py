@@ -22,7 +22,7 @@ import tensorflow as tf
 import tree
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner.replay.layouts import codec, frame_stacks, rows
+from actor_learner.replay.layouts import codec, frame_stacks
 from actor_learner.support import errors
 
 FILLER = 3
@@ -95,7 +95,7 @@ class BlockLayout:
         self.n_step = n_step
         self.rows_per_item = rows_per_item
         self.data_spec = data_spec
-        self.observed = rows.RowLayout(data_spec, num_lanes)  # Steps as observers get them.
+        self.observed = codec.StepCodec(data_spec, num_lanes)  # Steps as observers get them.
         self.stacks = frame_stacks.find(self.observed.fields, frame_stack)
         history = max((stack.size - 1 for stack in self.stacks.values()), default=0)
         self.cells_before = -(-history // rows_per_item)

@@ -69,36 +69,122 @@ def row_bytes(data_spec: Any) -> int:
     return sum(field.num_bytes for field in fields_of(data_spec))
 
 
+class StepCodec:
+    """How one step of all lanes stands in Reverb columns: a record per lane, plus large fields.
+
+    Args:
+      data_spec: Nest of array or tensor specs of one step of one lane; usually
+        `agent.collect_data_spec`, a `Trajectory`.
+      num_lanes: Lanes per step.
+
+    Attributes:
+      fields: The leaves of a step, in the order of `tree.flatten`.
+      large: Paths of those with a column of their own, which is called like them.
+      record_dtype: NumPy's structured type of one lane's record; its names are the fields' paths.
+    """
+
+    def __init__(self, data_spec: Any, num_lanes: int = 1) -> None:
+        self.num_lanes = num_lanes
+        self._data_spec = data_spec
+        self.fields = fields_of(data_spec)
+        self.large = tuple(field.path for field in self.fields if field.is_large)
+        packed = [field for field in self.fields if not field.is_large]
+        self.record_dtype = np.dtype([(field.path, field.dtype, field.shape) for field in packed])
+        self._by_path = {field.path: field for field in self.fields}
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the Reverb columns."""
+        return (RECORD, *self.large)
+
+    @property
+    def record_bytes(self) -> int:
+        """Size of one lane's record."""
+        return self.record_dtype.itemsize
+
+    def column_specs(self, outer: Sequence[int]) -> dict[str, tf.TensorSpec]:
+        """Specs of the columns, `[*outer, ...]`, for a table's signature.
+
+        The record's name carries a digest of the fields, so that two sides whose fields differ do
+        not mistake one another's bytes.
+        """
+        name = f"record_{self.digest()}"
+        specs = {RECORD: tf.TensorSpec([*outer, self.record_bytes], tf.uint8, name)}
+        for path in self.large:
+            field = self._by_path[path]
+            specs[path] = tf.TensorSpec([*outer, *field.shape], field.dtype, path)
+        return specs
+
+    def zeros(self, outer: Sequence[int]) -> dict[str, np.ndarray]:
+        """Columns of zeros, `[*outer, ...]`."""
+        return {
+            name: np.zeros(spec.shape, spec.dtype.as_numpy_dtype)
+            for name, spec in self.column_specs(outer).items()
+        }
+
+    def digest(self) -> str:
+        """Changes when any field's path, shape or type does."""
+        return digest(";".join(f"{f.path}:{f.dtype.str}:{f.shape}" for f in self.fields))
+
+    def pack(self, step: Any) -> dict[str, np.ndarray]:
+        """Packs a step, leaves `[lanes, ...]`; the record is new, large fields are the caller's."""
+        records = np.empty(self.num_lanes, self.record_dtype)
+        columns: dict[str, np.ndarray] = {}
+        for field, leaf in zip(self.fields, tree.flatten(step)):
+            if field.path in self.large:
+                columns[field.path] = leaf
+            else:
+                records[field.path] = leaf
+        columns[RECORD] = records.view(np.uint8).reshape(self.num_lanes, self.record_bytes)
+        return columns
+
+    def check(self, step: Any, table: str) -> None:
+        """Compares a step, leaves `[lanes, ...]`, with the spec.
+
+        Raises:
+          errors.SpecMismatchError: Naming table, field, expected and actual shape and type.
+        """
+        paths = [_path_name(step, path) for path, _ in tree.flatten_with_path(step)]
+        if paths != [field.path for field in self.fields]:
+            raise errors.SpecMismatchError(
+                f"table '{table}': the structure of a step is {paths}, the spec says "
+                f"{[field.path for field in self.fields]}"
+            )
+        for field, leaf in zip(self.fields, tree.flatten(step)):
+            leaf = np.asarray(leaf)
+            shape = (self.num_lanes, *field.shape)
+            if leaf.shape != shape or leaf.dtype != field.dtype:
+                raise errors.SpecMismatchError(
+                    f"table '{table}', field '{field.path}': expected {shape} {field.dtype}, got "
+                    f"{leaf.shape} {leaf.dtype}; the environment or policy does not follow its spec"
+                )
+
+    def view(self, columns: dict[str, np.ndarray], path: str) -> np.ndarray:
+        """One field `[..., *shape]` of NumPy columns; a view if the record is contiguous."""
+        if path in self.large:
+            return columns[path]
+        return np.ascontiguousarray(columns[RECORD]).view(self.record_dtype)[..., 0][path]
+
+    def read(self, columns: dict[str, tf.Tensor], path: str) -> tf.Tensor:
+        """One field, out of columns whose record is `[..., record_bytes]`."""
+        if path in self.large:
+            return columns[path]
+        field, start = self._by_path[path], self.record_dtype.fields[path][1]
+        return decode(columns[RECORD][..., start : start + field.num_bytes], field)
+
+    def unpack(self, columns: dict[str, tf.Tensor]) -> Any:
+        """All fields, as a nest like the data spec, in graph mode or eagerly.
+
+        Args:
+          columns: Record `[batch, T, record_bytes]`, large fields `[batch, T, ...]`.
+        """
+        leaves = [self.read(columns, field.path) for field in self.fields]
+        return tree.unflatten_as(self._data_spec, leaves)
+
+
 def digest(text: str) -> str:
     """Twelve hexadecimal digits that change with the text."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def describe(fields: Sequence[Field]) -> str:
-    """All that a reader must know of the fields, as the text to make a digest of."""
-    return ";".join(f"{field.path}:{field.dtype.str}:{field.shape}" for field in fields)
-
-
-def check(step: Any, fields: Sequence[Field], num_lanes: int, table: str) -> None:
-    """Compares a step, leaves `[lanes, ...]`, with its fields.
-
-    Raises:
-      errors.SpecMismatchError: Naming table, field, expected and actual shape and type.
-    """
-    paths = [_path_name(step, path) for path, _ in tree.flatten_with_path(step)]
-    expected = [field.path for field in fields]
-    if paths != expected:
-        raise errors.SpecMismatchError(
-            f"table '{table}': the structure of a step is {paths}, the spec says {expected}"
-        )
-    for field, leaf in zip(fields, tree.flatten(step)):
-        leaf = np.asarray(leaf)
-        shape = (num_lanes, *field.shape)
-        if leaf.shape != shape or leaf.dtype != field.dtype:
-            raise errors.SpecMismatchError(
-                f"table '{table}', field '{field.path}': expected {shape} {field.dtype}, got "
-                f"{leaf.shape} {leaf.dtype}; the environment or policy does not follow its spec"
-            )
 
 
 def decode(raw: tf.Tensor, field: Field) -> tf.Tensor:

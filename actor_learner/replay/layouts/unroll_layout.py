@@ -10,7 +10,7 @@ import tree
 from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner import experience
-from actor_learner.replay.layouts import codec, rows
+from actor_learner.replay.layouts import codec
 from actor_learner.support import errors
 
 STATE_PREFIX = "state:"
@@ -38,20 +38,15 @@ class UnrollLayout:
         self.num_lanes = num_lanes
         self.unroll_length = unroll_length
         step_spec, self._state_spec = codec.split_state(data_spec)
-        self.step = rows.RowLayout(step_spec, num_lanes)
+        self.step = codec.StepCodec(step_spec, num_lanes)
         self._state_columns = [
             f"{STATE_PREFIX}{number}" for number in range(len(tree.flatten(self._state_spec)))
         ]
 
     def signature(self) -> dict[str, tf.TensorSpec]:
         """Signature of the table; names tell layouts of the same sizes apart."""
-        signature = {}
-        for name, spec in self.step.signature(self.unroll_length + 1).items():
-            if name == codec.VERSION:
-                signature[name] = tf.TensorSpec([], tf.int64, name)
-            else:  # [T + 1, lanes, ...] to [lanes, T + 1, ...]
-                shape = [spec.shape[1], spec.shape[0], *spec.shape[2:]]
-                signature[name] = tf.TensorSpec(shape, spec.dtype, spec.name)
+        signature = self.step.column_specs([self.num_lanes, self.unroll_length + 1])
+        signature[codec.VERSION] = tf.TensorSpec([], tf.int64, codec.VERSION)
         for column, spec in zip(self._state_columns, tree.flatten(self._state_spec)):
             signature[column] = tf.TensorSpec([self.num_lanes, *spec.shape], spec.dtype, column)
         return signature
@@ -62,22 +57,8 @@ class UnrollLayout:
         The views are `[lanes, T + 1, ...]`, in the order of the step's flattened `Trajectory`. The
         version is not among the columns.
         """
-        num_rows = self.unroll_length + 1
-        records = np.zeros((self.num_lanes, num_rows), self.step.record_dtype)
-        columns = {
-            codec.RECORD: records.view(np.uint8).reshape(
-                self.num_lanes, num_rows, self.step.record_bytes
-            )
-        }
-        views = []
-        for field in self.step.fields:
-            if field.path in self.step.large:
-                large = np.zeros((self.num_lanes, num_rows, *field.shape), field.dtype)
-                columns[field.path] = large
-                views.append(large)
-            else:
-                views.append(records[field.path])
-        return columns, views
+        columns = self.step.zeros([self.num_lanes, self.unroll_length + 1])
+        return columns, [self.step.view(columns, field.path) for field in self.step.fields]
 
     def state_columns(self, state: Any) -> dict[str, np.ndarray]:
         """The policy state, leaves `[lanes, ...]`, as columns."""

@@ -43,11 +43,10 @@ class BlockObserver(item_observer.ItemObserver):
       client: Client of the replay server.
       table_name: Table that gets the items; its signature must be `layout.signature()`.
       layout: Layout of the items, the reader's.
-      max_in_flight_items: Items that may be unconfirmed before a call waits.
       flush_seconds: Items are pushed to the server at least this often while steps come in, and
         cells that are not full as said above; infinity waits until they are.
-      timeout_seconds: How long a call may wait for the server.
-      version: Returns the train step of the policy that acts; rows carry it.
+
+    The other arguments are those of `ItemObserver`.
     """
 
     def __init__(

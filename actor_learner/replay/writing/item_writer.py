@@ -302,9 +302,9 @@ def check_table(
             "the same bytes, but of other fields"
         ]
         raise errors.SpecMismatchError(
-            f"table '{table}' holds other data than this actor writes: the environment, the agent, "
-            "the number of lanes or the settings of the sample stream differ from those of the run."
-            "\n  " + "\n  ".join(differences)
+            f"table '{table}' holds other data than this actor writes: its environment, agent, "
+            "lanes, n_step, unroll_length, sequence_length or period differ from the run's.\n  "
+            + "\n  ".join(differences)
         )
 
 

@@ -28,10 +28,8 @@ class LaneObserver(item_observer.ItemObserver):
       num_lanes: Lanes per step.
       window: Rows per item: 2 for one-step transitions, n + 1 for n-step ones; 1 for readers that
         put windows together themselves.
-      max_in_flight_items: Items that may be unconfirmed before a call waits.
-      flush_seconds: Items are pushed to the server at least this often while steps come in.
-      timeout_seconds: How long a call may wait for the server.
-      version: Returns the train step of the policy that acts; items carry it.
+
+    The other arguments are those of `ItemObserver`.
     """
 
     def __init__(

@@ -47,9 +47,9 @@ class SequenceObserver(item_observer.ItemObserver):
         is both.
       frame_stack: Frames per observation, if each is to be stored once.
       max_in_flight_items: Items of one lane that may be unconfirmed before a call waits.
-      flush_seconds: Items are pushed to the server at least this often while steps come in.
-      timeout_seconds: How long a call may wait for the server.
       version: Returns the train step of the policy that acts; items carry that of their first row.
+
+    The other arguments are those of `ItemObserver`.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class SequenceObserver(item_observer.ItemObserver):
         self._rows = {
             name: np.stack([column] * num_lanes)
             for length in (period, sequence_length)
-            for name, column in self._layout.empty_columns(length).items()
+            for name, column in self._layout.rows.zeros([length]).items()
             if self._layout.kept_rows(name) == length
         }
         self._starts: dict[str, np.ndarray] = {}  # By column, [lanes, ...], of the blocks' rows 0.
@@ -129,7 +129,7 @@ class SequenceObserver(item_observer.ItemObserver):
         if interrupted.any():
             self._drop(np.flatnonzero(interrupted))
         period = self._layout.period
-        packed = self._layout.rows.row(step, 0)
+        packed = self._layout.rows.pack(step)
         for name, buffer in self._rows.items():
             offset = buffer.shape[1] - period
             buffer[self._lanes, offset + self._position] = packed[name]
@@ -154,8 +154,8 @@ class SequenceObserver(item_observer.ItemObserver):
     def _remember_starts(
         self, state: Any, older: dict[str, np.ndarray], starting: np.ndarray
     ) -> None:
-        packed = self._layout.start.row(self._layout.start_of(state, self._version(), older), 0)
-        for name in self._layout.start_columns:
+        packed = self._layout.start.pack(self._layout.start_of(state, self._version(), older))
+        for name in self._layout.start.columns:
             if name not in self._starts:
                 # Not like the packed one, which may be a view with the strides of a stack.
                 self._starts[name] = np.zeros(packed[name].shape, packed[name].dtype)

@@ -40,9 +40,8 @@ class WindowObserver(item_observer.ItemObserver):
       priority: Returns the priority that new items get.
       max_in_flight_items: Items that may be unconfirmed before a call waits; those of one step of
         all lanes may come on top.
-      flush_seconds: Items are pushed to the server at least this often while steps come in.
-      timeout_seconds: How long a call may wait for the server.
-      version: Returns the train step of the policy that acts; items carry it.
+
+    The other arguments are those of `ItemObserver`.
     """
 
     def __init__(
