@@ -128,9 +128,6 @@ class SampleStream(abc.ABC):
         """Sets the run; streams made of others pass it on to copies of them."""
         self._run_id = run_id
 
-    def for_run(self, run_id):
-        return self
-
     def check(self, experience: Experience) -> None:
         """Refuses experience that the stream would lose part of; called when a run is planned.
 
