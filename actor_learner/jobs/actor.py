@@ -74,6 +74,13 @@ class ActorJob(worker.Worker):
         self._share = (0, 1)
 
     def poll(self) -> worker.PollResult | bool:
+        try:
+            return self._poll()
+        except (errors.OtherRunError, errors.ReplayMovedError):
+            self._replay.give_up()  # There is nobody to write to, least of all on closing.
+            raise
+
+    def _poll(self) -> worker.PollResult | bool:
         self._learner.check()
         self._reports.check()
         if not self._replay.is_there():

@@ -104,6 +104,10 @@ class ReplayConnection:
         logging.info("%s: the replay server answers.", self._job)
         return True
 
+    def give_up(self) -> None:
+        """Takes notice that the server is gone for good, for this job."""
+        self._is_away = True
+
     def require_answer(self, timeout_seconds: float = _TRY_SECONDS) -> None:
         """Raises `errors.ReplayTimeoutError` unless the server answers."""
         reverb_calls.fetch_tables(self.client, timeout_seconds)

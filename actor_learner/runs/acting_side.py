@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 from typing import Any, Callable
 
 import reverb
@@ -131,9 +130,7 @@ class ActingSide:
 
         Closing would write what is left, to whatever server answers by now.
         """
-        # The destructor of a structured writer waits for its server for ever, with the
-        # interpreter's lock held: it must live as long as the process.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._writer))
+        self._writer.abandon()
         self.save_recording()
 
     def _open_recorder(

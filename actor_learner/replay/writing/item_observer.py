@@ -103,6 +103,11 @@ class ItemObserver(abc.ABC):
         """
         item_writer.close_all(self._writers, self._client, self._timeout_seconds)
 
+    def abandon(self) -> None:
+        """Releases the connection at once, instead of `close`; unconfirmed items may be lost."""
+        for writer in self._writers:
+            writer.abandon()
+
     @abc.abstractmethod
     def _check(self, trajectory: trajectory_lib.Trajectory) -> None:
         """Compares the first step with the spec.

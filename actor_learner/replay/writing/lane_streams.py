@@ -142,6 +142,12 @@ class LaneStreams:
         self._closed = True
         item_writer.close_all(self._lanes, self._py_client, self._timeout_seconds)
 
+    def abandon(self) -> None:
+        """Releases the writers at once, instead of `close`; unconfirmed items may be lost."""
+        self._closed = True
+        for lane in self._lanes:
+            lane.abandon()
+
     def __enter__(self) -> LaneStreams:
         return self
 
