@@ -1,4 +1,4 @@
-"""The jobs of the user's own, as gin files name them.
+"""What gin files say about the jobs of a run: the user's own, and how long to wait for each.
 
 ```
 import my_project.watcher
@@ -8,6 +8,7 @@ TableWatcher.interval_seconds = 10.0
 Jobs.tables = [@my_notes_table()]            # Served beside ours; returns a reverb.Table.
 Jobs.resources = {'learner': {'CPU': 2, 'GPU': 1}, 'watcher': {'CPU': 0.1}}
 Jobs.final_evaluation_seconds = 1_800        # For long episodes.
+Jobs.silent_seconds = 600                    # For machines that are often overloaded.
 ```
 
 `actor-learner up` then starts `watcher-0` and `watcher-1` beside ours; they are supervised,
@@ -28,8 +29,16 @@ from actor_learner.support import configurable, errors
 
 OURS = ("replay", "actor", "policy", "learner", "evaluator")
 FINAL_EVALUATION_SECONDS = 300.0
+NO_ACTORS_SECONDS = 60.0
+SILENT_SECONDS = 120.0
+STUCK_SECONDS = 1_800.0
 _OWNER = "Jobs"
-_SECONDS = "final_evaluation_seconds"
+_SECONDS = {
+    "final_evaluation_seconds": FINAL_EVALUATION_SECONDS,
+    "no_actors_seconds": NO_ACTORS_SECONDS,
+    "silent_seconds": SILENT_SECONDS,
+    "stuck_seconds": STUCK_SECONDS,
+}
 
 
 @configurable.register
@@ -46,6 +55,12 @@ class Jobs:
         said, 0 for one that is only started by hand.
       final_evaluation_seconds: How long the learner, having finished, waits for the evaluators to
         rate its final version. A launcher waits twice as long for them to end.
+      no_actors_seconds: How long a launcher lets a run go on after its last actor was ended, before
+        it ends the run: time to start others.
+      silent_seconds: How long a job may not answer on its wire before a launcher kills it and
+        starts it again.
+      stuck_seconds: How long one poll of a job may last before a launcher does the same. One
+        evaluation may be one poll: allow for the longest.
     """
 
     def __init__(
@@ -55,16 +70,23 @@ class Jobs:
         tables: Sequence[Any] = (),
         final_evaluation_seconds: float = FINAL_EVALUATION_SECONDS,
         counts: dict[str, int] | None = None,
+        no_actors_seconds: float = NO_ACTORS_SECONDS,
+        silent_seconds: float = SILENT_SECONDS,
+        stuck_seconds: float = STUCK_SECONDS,
     ) -> None:
         self.extra = dict(extra or {})
         self.tables = list(tables)
         self.resources = dict(resources or {})
         self.final_evaluation_seconds = final_evaluation_seconds
+        self.no_actors_seconds = no_actors_seconds
+        self.silent_seconds = silent_seconds
+        self.stuck_seconds = stuck_seconds
         self.counts = dict(counts or {})
         _check_extra(self.extra)
         _check_counts(self.counts, self.extra)
         _check_resources(self.resources)
-        _check_seconds(final_evaluation_seconds)
+        for name in _SECONDS:
+            _check_seconds(name, getattr(self, name))
 
     def make(self, job: str) -> worker_lib.Worker:
         """Makes the worker of one of the user's jobs.
@@ -90,12 +112,15 @@ class Declared(NamedTuple):
     Attributes:
       extra: How many there are of each of the user's jobs, by its name.
       resources: What each kind of job needs of its node.
-      final_evaluation_seconds: As that of `Jobs`.
+      final_evaluation_seconds: As that of `Jobs`; so are the others.
     """
 
     extra: dict[str, int]
     resources: dict[str, dict[str, float]]
     final_evaluation_seconds: float
+    no_actors_seconds: float
+    silent_seconds: float
+    stuck_seconds: float
 
 
 def declared(source: config.ConfigSource) -> Declared:
@@ -125,10 +150,12 @@ def declared(source: config.ConfigSource) -> Declared:
     _check_extra(found["extra"])
     _check_resources(found["resources"])
     _check_counts(found["counts"], found["extra"])
-    _, seconds = values.get(_SECONDS, (None, FINAL_EVALUATION_SECONDS))
-    _check_seconds(seconds)
+    seconds = {}
+    for name, default in _SECONDS.items():
+        _, seconds[name] = values.get(name, (None, default))
+        _check_seconds(name, seconds[name])
     extra = {name: found["counts"].get(name, 1) for name in found["extra"]}
-    return Declared(extra, found["resources"], seconds)
+    return Declared(extra, found["resources"], **seconds)
 
 
 def _references(value: Any) -> bool:
@@ -139,7 +166,7 @@ def _references(value: Any) -> bool:
 def _check_extra(extra: Mapping[str, Any]) -> None:
     for name in extra:
         names.check_kind(name)
-        if name in OURS:
+        if name in (*OURS, names.LAUNCHER):
             raise errors.ConfigError(
                 f"Jobs.extra has a job '{name}', which is one of ours: {', '.join(OURS)}"
             )
@@ -161,10 +188,10 @@ def _check_counts(counts: Mapping[str, Any], extra: Mapping[str, Any]) -> None:
             )
 
 
-def _check_seconds(seconds: Any) -> None:
+def _check_seconds(name: str, seconds: Any) -> None:
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds >= 0:
         raise errors.ConfigError(
-            f"Jobs.{_SECONDS} must be written out as a number, at least 0; got {seconds!r}"
+            f"Jobs.{name} must be written out as a number, at least 0; got {seconds!r}"
         )
 
 
