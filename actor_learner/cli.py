@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from actor_learner.commands import control, params, up
+from actor_learner.commands import control, keys, params, scale, up
 from actor_learner.jobs import flags, kinds
 from actor_learner.jobs import main as jobs_main
 from actor_learner.runs import warm_start
@@ -101,6 +101,8 @@ def _parser() -> argparse.ArgumentParser:
     check.set_defaults(command=_check_environment)
 
     control.add_parser(commands)
+    scale.add_parser(commands)
+    keys.add_parser(commands)
     params.add_parser(commands)
     return parser
 

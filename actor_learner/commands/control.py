@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from actor_learner.commands import worker_table
-from actor_learner.jobs import controller, flags, names, states
+from actor_learner.jobs import controller, flags, names, rendezvous, states
 from actor_learner.jobs import status as status_lib
 from actor_learner.naming import connect
 from actor_learner.support import errors
@@ -49,14 +49,14 @@ def _command(arguments: argparse.Namespace) -> int:
         )
     kind, index = _job(arguments.job)
     run_dir = flags.run_directory_of(arguments.run)
-    default = None if run_dir is None else str(flags.registry_in(run_dir))
+    default = None if run_dir is None else str(rendezvous.registry_in(run_dir))
     if run_dir is not None and not os.path.isdir(run_dir.path):
         raise errors.ConfigError(f"{run_dir} does not exist: give the directory of a run")
     url = connect.registry_url(arguments.registry, default)
-    run = names.run_name(arguments.run)
+    run, keys = names.run_name(arguments.run), rendezvous.keys_of(run_dir)
     with (
         connect.connect(url, who="control") as found,
-        controller.Controller(found, run, keys=flags.keys_of(run_dir), who="control") as watching,
+        controller.Controller(found, run, keys=keys, who="control") as watching,
     ):
         if arguments.action in (STATUS, states.PING):
             everyone = watching.workers()

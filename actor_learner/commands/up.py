@@ -11,8 +11,10 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 
 from actor_learner import config, frozen_config, import_path, run_directory
-from actor_learner.jobs import extra_jobs, flags, names
+from actor_learner.jobs import extra_jobs, host_address, names, rendezvous
+from actor_learner.jobs import job as job_lib
 from actor_learner.launch import job_spec, local, restarts, run_jobs
+from actor_learner.messaging import keys as keys_lib
 from actor_learner.naming import connect
 from actor_learner.reporting import log_limit, process_output
 from actor_learner.runs import warm_start
@@ -37,6 +39,7 @@ class UpOptions:
     launcher: str = "local"
     address: str = "auto"
     max_restarts: int = restarts.RestartPolicy().most
+    host: str | None = None
     replay_host: str | None = None
     replay_port: int | None = None
     grace_seconds: float = job_spec.GRACE_SECONDS
@@ -91,6 +94,12 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         "failed for good; one actor must be left (default: any failure for good ends the run)",
     )
     parser.add_argument(
+        "--host",
+        help="how jobs on other machines reach this one; localhost if there are none (default: "
+        "localhost, or the address of the network interface if the registry is outside the run "
+        "directory). Under Ray the jobs are reached by the addresses of their nodes",
+    )
+    parser.add_argument(
         "--replay_host",
         metavar="HOST",
         help="how the other jobs reach the replay server (default: localhost, or the address of "
@@ -139,6 +148,9 @@ def run(options: UpOptions) -> int:
     with run_dir.locked():
         seed = _describe(options, run_dir, name, source, paths)
         registry = _registry(options, run_dir)
+        run_name = names.run_name(str(run_dir.path.absolute()))
+        host = options.host or _host(run_dir, registry, run_name)
+        keys = _keys(options, run_dir, host)
         specs = make_specs(
             run_dir,
             registry=registry,
@@ -153,6 +165,8 @@ def run(options: UpOptions) -> int:
             grace_seconds=options.grace_seconds,
             replay_grace_seconds=options.replay_grace_seconds,
             tolerate=options.tolerate,
+            host=options.host if options.launcher == "local" else None,
+            keys=keys,
         )
         with (
             process_output.capture_native_output(run_dir.log(JOB), capture_stdout=True) as output,
@@ -170,12 +184,17 @@ def run(options: UpOptions) -> int:
                 return run_jobs.run_jobs(
                     specs,
                     launcher,
-                    run=names.run_name(str(run_dir.path.absolute())),
+                    run=run_name,
                     run_dir=run_dir,
                     registry=registry,
                     terminal=output.terminal,
+                    host=host,
+                    keys=keys,
                     # The learner may wait for one evaluator, and the launcher for another.
                     final_seconds=2 * jobs.final_evaluation_seconds,
+                    no_actors_seconds=jobs.no_actors_seconds,
+                    silent_seconds=jobs.silent_seconds,
+                    stuck_seconds=jobs.stuck_seconds,
                 )
             finally:
                 launcher.close()
@@ -196,6 +215,8 @@ def make_specs(
     grace_seconds: float = job_spec.GRACE_SECONDS,
     replay_grace_seconds: float = job_spec.REPLAY_GRACE_SECONDS,
     tolerate: Collection[str] = (),
+    host: str | None = None,
+    keys: keys_lib.RunKeys | None = None,
 ) -> list[job_spec.JobSpec]:
     """The jobs of a run whose configuration is in its directory.
 
@@ -213,16 +234,20 @@ def make_specs(
       grace_seconds: How long a job that is asked to end may take.
       replay_grace_seconds: How long the replay job may.
       tolerate: Kinds of jobs without which the run goes on.
+      host: How other machines reach those that the jobs are started on; None leaves it to them.
+      keys: Of the run; handed to the jobs by their environment, which neither `ps` nor a log shows.
     """
     shared = [
         f"--gin_file={run_dir.config.absolute()}",
         f"--run={run_dir.path.absolute()}",
         f"--seed={seed}",
+        *([] if host is None else [f"--host={host}"]),
     ]
     environment = {
         "PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), *paths])),
         connect.ENVIRONMENT_VARIABLE: registry,  # Its password is not for `ps` and logs.
         "PYTHONUNBUFFERED": "1",  # What a killed job printed last is what one wants to read.
+        **({} if keys is None else {keys_lib.VARIABLE: keys.to_json()}),
     }
     needed = {} if resources is None else resources
 
@@ -268,6 +293,7 @@ def _command(arguments: argparse.Namespace) -> int:
             launcher=arguments.launcher,
             address=arguments.address,
             max_restarts=arguments.max_restarts,
+            host=arguments.host,
             replay_host=arguments.replay_host,
             replay_port=arguments.replay_port,
             grace_seconds=arguments.grace_seconds,
@@ -345,8 +371,24 @@ def _describe(
 
 
 def _registry(options: UpOptions, run_dir: run_directory.RunDirectory) -> str:
-    url = _given_registry(options) or str(flags.registry_in(run_dir))
+    url = _given_registry(options) or str(rendezvous.registry_in(run_dir))
     return url if "://" in url else str(pathlib.Path(url).expanduser().absolute())
+
+
+def _host(run_dir: run_directory.RunDirectory, registry: str, run: str) -> str:
+    """How other machines, if there may be any, reach this one."""
+    with connect.connect(registry, who=JOB) as found:
+        return host_address.own_host(job_lib.Job(names.LAUNCHER, 0, run, found, run_dir=run_dir))
+
+
+def _keys(
+    options: UpOptions, run_dir: run_directory.RunDirectory, host: str
+) -> keys_lib.RunKeys | None:
+    """The keys of the run, made if other machines may take part; None if none are needed."""
+    hosts = [host, options.replay_host or "localhost"]
+    if options.launcher == "local" and all(map(keys_lib.is_loopback, hosts)):
+        return rendezvous.keys_of(run_dir)
+    return rendezvous.make_keys(run_dir)
 
 
 def _given_registry(options: UpOptions) -> str | None:

@@ -17,6 +17,7 @@ from actor_learner.naming import registry
 from actor_learner.support import errors
 
 _LOOK_SECONDS = 0.1  # Between two looks of a wait for a state.
+_LEASE_SECONDS = 1.0  # Between two looks whether those that do not answer are still there.
 _ANSWER_SECONDS = 0.3  # One that has not answered by then may have ended: the registry knows.
 
 
@@ -213,20 +214,7 @@ class Controller:
                 break
             time.sleep(min(left, _LOOK_SECONDS))  # One that has just begun opens its wire soon.
             self.workers()
-        replies = {}
-        for name, answer in answers.items():
-            try:
-                # Its own deadline ends it; this one is for a thread that does not get to that.
-                body = answer.result(max(0.0, deadline - time.monotonic()) + 1.0).body
-                replies[name] = control.Reply(
-                    str(body.get("state")), poll_seconds=float(body.get("poll_seconds", 0.0))
-                )
-            except protocol.RefusedError as error:
-                said = self._said.get(name)
-                replies[name] = control.Reply(said.state if said else "", str(error))
-            except (protocol.NoAnswerError, futures.TimeoutError):
-                continue
-        return replies
+        return self._replies(command, answers, deadline)
 
     def wait_for(
         self,
@@ -288,6 +276,49 @@ class Controller:
             if found.get(name) is not None and found[name].lease == peer.lease:
                 peer.take(began + waits[name] - time.monotonic())
         return found
+
+    def _replies(
+        self,
+        command: str,
+        answers: Mapping[str, futures.Future[messages.Message]],
+        deadline: float,
+    ) -> dict[str, control.Reply]:
+        """What is answered until the deadline; those that end without an answer do not delay it."""
+        replies: dict[str, control.Reply] = {}
+        pending = dict(answers)
+        while pending:
+            left = deadline - time.monotonic()
+            futures.wait(pending.values(), min(max(0.0, left), _LEASE_SECONDS))
+            for name in [name for name, answer in pending.items() if answer.done()]:
+                reply = self._reply(name, pending.pop(name))
+                if reply is not None:
+                    replies[name] = reply
+            if not pending or left <= 0:
+                break
+            found = self._entries.read()
+            for name in list(pending):
+                peer, entries = self._peers.get(name), found.get(name)
+                if peer is not None and entries is not None and entries.lease == peer.lease:
+                    continue
+                pending.pop(name)
+                if command == states.EXIT:  # It has ended, as it was told to.
+                    record = None if entries is None else entries.record
+                    replies[name] = control.Reply(
+                        states.COMPLETED if record is None else record.state
+                    )
+        return replies
+
+    def _reply(self, name: str, answer: futures.Future[messages.Message]) -> control.Reply | None:
+        try:
+            body = answer.result().body
+            return control.Reply(
+                str(body.get("state")), poll_seconds=float(body.get("poll_seconds", 0.0))
+            )
+        except protocol.RefusedError as error:
+            said = self._said.get(name)
+            return control.Reply(said.state if said else "", str(error))
+        except (protocol.NoAnswerError, TypeError, ValueError):
+            return None  # Silent, or not a worker of ours.
 
     def _status(self, entries: job_entries.JobEntries) -> status_lib.Status | None:
         """The status to show of one job; None if nothing is known of it."""

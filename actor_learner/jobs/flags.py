@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import pathlib
 import secrets
 
 from actor_learner import config, run_directory
+from actor_learner.jobs import host_address, names, rendezvous
 from actor_learner.jobs import job as job_lib
-from actor_learner.jobs import names
-from actor_learner.messaging import keys as keys_lib
 from actor_learner.naming import connect
 from actor_learner.support import errors
 
@@ -72,14 +70,14 @@ def make_job(
             f"which run? Pass --run=DIRECTORY or --run=NAME, or set {RUN_VARIABLE}"
         )
     run_dir = run_directory_of(run)
-    default = None if run_dir is None else str(registry_in(run_dir))
+    default = None if run_dir is None else str(rendezvous.registry_in(run_dir))
     url = connect.registry_url(arguments.registry, default)
     if url.startswith("memory://"):
         raise errors.ConfigError(
             f"--registry={url} is within one process, so no other job would find this one: use a "
             "directory or redis://HOST:PORT"
         )
-    return job_lib.Job(
+    job = job_lib.Job(
         kind,
         arguments.index,
         names.run_name(run),
@@ -90,7 +88,10 @@ def make_job(
         seed=_seed(arguments.seed, run_dir),
         source=source,
         hold=arguments.hold,
+        keys=rendezvous.keys_of(run_dir),
     )
+    job.host = arguments.host or host_address.own_host(job)
+    return job
 
 
 def config_source(
@@ -109,28 +110,6 @@ def run_directory_of(run: str | None) -> run_directory.RunDirectory | None:
     if not run or not (os.sep in run or os.path.isdir(run)):
         return None
     return run_directory.RunDirectory(os.path.abspath(run))
-
-
-def registry_in(run_dir: run_directory.RunDirectory) -> pathlib.Path:
-    """Where the jobs of a run find one another if nothing else is said."""
-    return run_dir.path.absolute() / "registry"
-
-
-def keys_of(run_dir: run_directory.RunDirectory | None) -> keys_lib.RunKeys | None:
-    """The keys of a run: those of the environment, else of its directory; None if there are none.
-
-    Raises:
-      errors.ConfigError: If there are some that cannot be read.
-    """
-    given = keys_lib.from_environment()
-    if given is not None or run_dir is None or not keys_in(run_dir).exists():
-        return given
-    return keys_lib.RunKeys.load(keys_in(run_dir))
-
-
-def keys_in(run_dir: run_directory.RunDirectory) -> pathlib.Path:
-    """Where a launcher leaves the keys of a run whose jobs may be on several machines."""
-    return run_dir.path.absolute() / "keys.json"
 
 
 def _seed(given: int | None, run_dir: run_directory.RunDirectory | None) -> int:

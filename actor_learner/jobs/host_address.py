@@ -8,8 +8,8 @@ import socket
 
 from absl import logging
 
-from actor_learner.jobs import flags
 from actor_learner.jobs import job as job_lib
+from actor_learner.jobs import rendezvous
 from actor_learner.naming import files
 
 _OF_ONE_MACHINE = {
@@ -27,7 +27,7 @@ def own_host(job: job_lib.Job) -> str:
     reach it.
     """
     if job.run_dir is not None and isinstance(job.names, files.FileRegistry):
-        is_default = job.names.directory == flags.registry_in(job.run_dir)
+        is_default = job.names.directory == rendezvous.registry_in(job.run_dir)
         if is_default and file_system_of(job.names.directory) in _OF_ONE_MACHINE:
             return "localhost"
     address = interface_address()

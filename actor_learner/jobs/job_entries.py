@@ -74,7 +74,7 @@ class JobEntriesReader:
         found: dict[str, JobEntries] = {}
         for name, text in self._names.find_subtree(names.jobs(self._run)).items():
             parsed = names.parse(self._run, name)
-            if parsed is None:
+            if parsed is None or parsed[0] == names.LAUNCHER:
                 continue
             kind, index, what = parsed
             job = found.get(names.job(kind, index), JobEntries(kind, index))

@@ -337,21 +337,12 @@ class LifeCycle:
 
     @contextlib.contextmanager
     def _wire(self, lease: lease_lib.Lease) -> Iterator[None]:
-        try:
-            opened = wire_lib.open_wire(self._job)
+        with wire_lib.held_wire(self._job, lease) as opened:
             opened.handle(control.STATUS, self._answer_status)
             opened.handle(control.PING, self._answer_ping)
             opened.handle(control.COMMAND, self._commands.take)
             unused_bindings.answer_unknown(opened)
-            lease.publish()
-        except BaseException:
-            lease.release()
-            raise
-        try:
             yield
-        finally:
-            self._job.wire, self._job.wire_address = None, ""
-            opened.close()
 
     def _answer_status(self, request: protocol.Request) -> None:
         request.answer({control.STATUS: self.status().to_json()})

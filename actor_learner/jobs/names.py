@@ -7,6 +7,9 @@ import re
 
 from actor_learner.support import errors
 
+LAUNCHER = "launcher"
+"""The kind under which a launcher itself is found; it is not one of the run's jobs."""
+
 _KIND = re.compile(r"[a-z][a-z0-9_]*\Z")
 _INDEX = re.compile(r"(0|[1-9][0-9]{0,8})\Z")
 

@@ -17,7 +17,7 @@ LONGEST_TRACEBACK = 8_000
 
 _LONGEST_MESSAGE = 2_000
 
-STUCK_SECONDS = 30.0
+STUCK_SECONDS = 10.0
 """A poll that lasts longer is pointed out."""
 
 _LONGEST_DETAILS = 8_000

@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from actor_learner.jobs import job as job_lib
+from actor_learner.jobs import lease as lease_lib
 from actor_learner.jobs import names
 from actor_learner.messaging import keys as keys_lib
 from actor_learner.messaging import server
 from actor_learner.support import errors
+
+
+@contextlib.contextmanager
+def held_wire(job: job_lib.Job, lease: lease_lib.Lease) -> Iterator[server.Server]:
+    """Has the wire open, and its address in the lease, for as long as the context lasts.
+
+    A lease whose wire cannot be opened is given up.
+
+    Raises:
+      errors.ConfigError: If other machines could reach the wire and the run has no keys.
+      errors.JobError: If it cannot listen.
+    """
+    try:
+        opened = open_wire(job)
+        lease.publish()
+    except BaseException:
+        lease.release()
+        raise
+    try:
+        yield opened
+    finally:
+        job.wire, job.wire_address = None, ""
+        opened.close()
 
 
 def open_wire(job: job_lib.Job) -> server.Server:

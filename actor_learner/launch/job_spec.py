@@ -9,6 +9,7 @@ from typing import Protocol
 
 from actor_learner.jobs import names
 from actor_learner.launch import restarts
+from actor_learner.support import errors
 
 GRACE_SECONDS = 60.0
 """How long a job that is asked to end may take, saving included."""
@@ -16,6 +17,7 @@ GRACE_SECONDS = 60.0
 REPLAY_GRACE_SECONDS = 300.0
 """How long the replay server may: it saves its contents, which takes seconds per gigabyte."""
 
+_INDEX = "--index="
 _STOP_RANKS = {"policy": 1, "learner": 2, "replay": 3}
 
 
@@ -49,6 +51,22 @@ class JobSpec:
     def name(self) -> str:
         return names.job(self.kind, self.index)
 
+    def with_index(self, index: int) -> JobSpec:
+        """The same job as another one of its kind: what its command says of `--index` is changed.
+
+        Raises:
+          errors.JobError: If its command does not say anything of it.
+        """
+        command = [
+            f"{_INDEX}{index}" if argument.startswith(_INDEX) else argument
+            for argument in self.command
+        ]
+        if not any(argument.startswith(_INDEX) for argument in command):
+            raise errors.JobError(
+                f"{self.name} has no --index in its command: no other can be made like it"
+            )
+        return dataclasses.replace(self, index=index, command=command)
+
     @property
     def ends_run(self) -> bool:
         """Whether the run is complete when this job is."""
@@ -58,11 +76,6 @@ class JobSpec:
     def collects(self) -> bool:
         """Whether it makes experience, without which nothing is learned."""
         return self.kind == "actor"
-
-    @property
-    def serves(self) -> bool:
-        """Whether other jobs connect to it, so that it takes `--host`: how they reach its node."""
-        return self.kind == "replay"
 
     @property
     def finishes_alone(self) -> bool:

@@ -66,7 +66,7 @@ class RayJob:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         command = command_here(spec.command, files, files_from, self._directory, program)
-        if spec.serves and not any(argument.startswith(_HOST) for argument in command):
+        if not any(argument.startswith(_HOST) for argument in command):
             import ray
 
             command.append(f"{_HOST}{ray.util.get_node_ip_address()}")

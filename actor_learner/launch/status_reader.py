@@ -9,6 +9,7 @@ from typing import Any
 from absl import logging
 
 from actor_learner.jobs import controller as controller_lib
+from actor_learner.jobs import states
 from actor_learner.jobs import status as status_lib
 from actor_learner.support import errors
 
@@ -57,6 +58,17 @@ class StatusReader:
         status = self._statuses.get(name)
         return status if status is not None and status.incarnation == incarnation else None
 
+    def any_alive(self, kind: str) -> bool:
+        """Whether a job of this kind is alive, be it one of this launcher's or not."""
+        return any(
+            status.kind == kind and status.state in states.LIVE
+            for status in list(self._statuses.values())
+        )
+
+    def expect(self, jobs: Iterable[str]) -> None:
+        """Changes which jobs the run is to have."""
+        self._jobs = set(jobs)
+
     @property
     def unused_bindings(self) -> list[str] | None:
         """What none of the jobs has used of the configuration; None before all have said so."""
@@ -66,8 +78,9 @@ class StatusReader:
         """Looks once, from the calling thread; what keeps it from reading becomes `problem`."""
         try:
             self._statuses = {status.name: status for status in self._controller.workers()}
-            if self._unused is None and self._jobs <= set(self._statuses):
-                self._unused = self._controller.unused_bindings(sorted(self._jobs))
+            jobs = self._jobs
+            if self._unused is None and jobs <= set(self._statuses):
+                self._unused = self._controller.unused_bindings(sorted(jobs))
             self._problem = ""
         except errors.ActorLearnerError as error:
             if not self._problem:  # Once per outage.

@@ -65,6 +65,7 @@ class SupervisedJob:
         self._clock = clock
         self._history = restarts.RestartHistory(spec.restart)
         self._relaunches = 0  # Of earlier processes, by the launcher itself.
+        self._given_up: job_spec.Process | None = None
         self._start_at = 0.0
         self._started_at = 0.0
         self._asked_at = 0.0
@@ -118,6 +119,17 @@ class SupervisedJob:
         if now > due:
             self.kill()
         return now > due + _BEYOND_GRACE_SECONDS
+
+    def restart(self, why: str) -> None:
+        """Kills it so that it is started again, if its restart policy allows; says why.
+
+        Args:
+          why: What follows its name.
+        """
+        if self.state == UP and not self.stopping and self.process is not self._given_up:
+            self._given_up = self.process  # Once: it may take a while to die.
+            self._say(f"{self.spec.name} {why}: it is killed ({self.log})")
+            self.process.kill()
 
     def forgo_grace(self) -> None:
         """Has it killed at once should this launcher vanish."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Sequence
@@ -10,9 +11,12 @@ from typing import Callable, NamedTuple
 from absl import logging
 
 from actor_learner import run_directory
-from actor_learner.launch import job_rows, job_spec, supervised_job
+from actor_learner.jobs import extra_jobs
+from actor_learner.launch import job_rows, job_spec, supervised_job, watchdog
+from actor_learner.launch import scaling as scaling_lib
 from actor_learner.launch import status_reader as status_reader_lib
 from actor_learner.launch import view as view_lib
+from actor_learner.support import errors
 
 COMPLETED, FAILED, INTERRUPTED, STOPPED = "completed", "failed", "interrupted", "stopped"
 
@@ -45,7 +49,8 @@ class Supervisor:
     jobs of the user's own are then stopped, evaluators given time to evaluate the final version;
     then the learner is stopped, if it still runs, and the replay last. The same order serves an
     interruption, the failure, for good, of any job, unless its spec tolerates that, and a learner
-    that a controller has ended.
+    that a controller has ended. A run whose actors a controller has ended, all of them, is given
+    up after a while: its learner would wait for ever.
 
     Args:
       specs: The jobs.
@@ -54,7 +59,11 @@ class Supervisor:
       run_dir: Takes their logs.
       view: Shows them; not yet started.
       stop: Set from anywhere to end the run in order.
+      scaling: Requests for more actors, or fewer.
       final_seconds: How long evaluators may take after the learner has completed.
+      no_actors_seconds: How long a run may be without actors.
+      silent_seconds: How long a job may not answer before it is started again.
+      stuck_seconds: How long one poll of a job may last before it is.
     """
 
     def __init__(
@@ -66,27 +75,38 @@ class Supervisor:
         view: view_lib.JobsView,
         stop: threading.Event,
         *,
+        scaling: scaling_lib.ScaleRequests | None = None,
         final_seconds: float = FINAL_SECONDS,
+        no_actors_seconds: float = extra_jobs.NO_ACTORS_SECONDS,
+        silent_seconds: float = extra_jobs.SILENT_SECONDS,
+        stuck_seconds: float = extra_jobs.STUCK_SECONDS,
     ) -> None:
+        self._launcher = launcher
+        self._run_dir = run_dir
         self._reader = reader
         self._view = view
         self._stop = stop
         self._final_seconds = final_seconds
+        self._scaling = scaling or scaling_lib.ScaleRequests()
+        self._no_actors_seconds = no_actors_seconds
+        self._no_actors_since: float | None = None
+        self._said_no_actors = False
+        self._watchdog = watchdog.Watchdog(
+            view.message, silent_seconds=silent_seconds, stuck_seconds=stuck_seconds
+        )
         self._told_of_unused = False
         # Those that serve are started first, those that use them last.
         ordered = sorted(specs, key=lambda spec: (-spec.stop_rank, spec.kind, spec.index))
-        self._jobs = [
-            supervised_job.SupervisedJob(
-                spec, launcher, run_dir.log(spec.kind, spec.index), view.message
-            )
-            for spec in ordered
-        ]
+        self._jobs = [self._supervised(spec) for spec in ordered]
+        self._leaving: list[supervised_job.SupervisedJob] = []
+        self._actor_spec = next((spec for spec in ordered if spec.collects), None)
 
     def run(self) -> Outcome:
         """Blocks until everything has ended; nothing is left running, whatever happens."""
         self._view.start()
         try:
             status = self._supervise()
+            self._scaling.end()
             late = self._late() if status == COMPLETED else []
             lines = self._explain(late)
             self._stop_in_order()
@@ -107,6 +127,7 @@ class Supervisor:
         status = self._until(self._complete)
         if status != COMPLETED:
             return status
+        self._scaling.end()
         self._view.message("training is complete")
         for job in self._jobs:
             if job.spec.stop_rank == 0 and not job.spec.finishes_alone:
@@ -119,7 +140,8 @@ class Supervisor:
         """Watches over the jobs until `reached()`, or one has failed, or the user interrupts."""
         while True:
             self._tick()
-            if self._fatal():
+            self._scale()
+            if self._fatal() or self._is_starved(time.monotonic()):
                 return FAILED
             decisive = self._decisive()
             if all(job.ended for job in decisive) and not self._complete():
@@ -128,6 +150,88 @@ class Supervisor:
                 return COMPLETED
             if self._stop.wait(_TICK_SECONDS):
                 return INTERRUPTED
+
+    def _supervised(self, spec: job_spec.JobSpec) -> supervised_job.SupervisedJob:
+        return supervised_job.SupervisedJob(
+            spec, self._launcher, self._run_dir.log(spec.kind, spec.index), self._view.message
+        )
+
+    def _scale(self) -> None:
+        """Obeys requests for more actors, or fewer; forgets those that have ended for that."""
+        for job in [job for job in self._leaving if job.ended]:
+            self._leaving.remove(job)
+            self._jobs.remove(job)
+        for job in self._leaving:
+            job.end_late()
+        while (asked := self._scaling.next()) is not None:
+            request, number = asked
+            if self._actor_spec is None:
+                request.refuse("this run was started without actors")
+                continue
+            try:
+                started, ending = self._change_actors(number)
+            except errors.JobError as error:
+                request.refuse(str(error))
+                continue
+            self._reader.expect(job.spec.name for job in self._jobs if job not in self._leaving)
+            self._view.message(
+                f"{request.who} wants {number} actors: "
+                + (f"{', '.join(started)} started" if started else "")
+                + (f"{', '.join(ending)} asked to end" if ending else "")
+                + ("" if started or ending else "there are as many")
+            )
+            request.answer({"started": started, "ending": ending})
+
+    def _change_actors(self, number: int) -> tuple[list[str], list[str]]:
+        """Starts or ends actors so that there are `number`; returns the names of both."""
+        actors = [job for job in self._jobs if job.spec.collects]
+        at_work = sorted(
+            (job for job in actors if not job.ended and not job.stopping),
+            key=lambda job: job.spec.index,
+        )
+        ending = at_work[number:][::-1]  # The highest first.
+        for job in ending:
+            job.stop()
+            self._leaving.append(job)
+        # What has failed for good is told of in the end; what was ended may begin again.
+        free = [job for job in actors if job.ended and job.state != supervised_job.FAILED]
+        taken = {job.spec.index for job in actors if job not in free}
+        indices = (index for index in itertools.count() if index not in taken)
+        started = []
+        for index in itertools.islice(indices, max(0, number - len(at_work))):
+            added = self._supervised(self._actor_spec.with_index(index))
+            for job in free:
+                if job.spec.index == index:
+                    self._jobs.remove(job)
+            self._jobs.append(added)
+            started.append(added.spec.name)
+        return started, [job.spec.name for job in ending]
+
+    def _is_starved(self, now: float) -> bool:
+        """Whether the run has been without actors for too long, others' actors included.
+
+        Actors that have completed have done their work; those that have failed for good end the
+        run at once.
+        """
+        actors = [job for job in self._jobs if job.spec.collects]
+        if (
+            not actors
+            or not all(job.state == supervised_job.STOPPED for job in actors)
+            or not any(job.spec.ends_run and not job.ended for job in self._jobs)
+            or self._reader.any_alive(self._actor_spec.kind)
+        ):
+            self._no_actors_since, self._said_no_actors = None, False
+            return False
+        if self._no_actors_since is None:
+            self._no_actors_since = now
+        if now - self._no_actors_since >= watchdog.SAY_SECONDS and not self._said_no_actors:
+            self._said_no_actors = True
+            self._view.message(
+                f"no actor is left, all were ended: the learner waits for experience. Start some "
+                f"with `actor-learner scale {self._run_dir} --actors=N`; the run ends "
+                f"{self._no_actors_seconds:g} s after the last one (Jobs.no_actors_seconds)"
+            )
+        return now - self._no_actors_since >= self._no_actors_seconds
 
     def _failed(self) -> list[supervised_job.SupervisedJob]:
         return [job for job in self._jobs if job.state == supervised_job.FAILED]
@@ -188,6 +292,8 @@ class Supervisor:
         now = time.monotonic()
         for job in self._jobs:
             job.tick(now)
+            if not self._reader.problem:  # Else nobody can be asked, and all seem silent.
+                self._watchdog.look(job, job_rows.status_of(job, self._reader), now)
         self._view.update(job_rows.rows(self._jobs, self._reader, now))
         if not self._told_of_unused and self._reader.unused_bindings is not None:
             self._told_of_unused = True
@@ -217,6 +323,11 @@ class Supervisor:
             self._reader.read_now()  # For the errors they have left last.
         for job in failed:
             lines += self._post_mortem(job)
+        if self._is_starved(time.monotonic()):
+            lines.append(
+                f"no actor was left for {self._no_actors_seconds:g} s, all having been ended by a "
+                "controller: without experience the learner would have waited for ever"
+            )
         if late:
             lines.append(
                 f"{', '.join(late)} did not finish within {self._final_seconds:g} s after training "

@@ -185,7 +185,8 @@ class RichJobsView:
 
         seconds = formatting.duration(self._clock() - self._began)
         title = rich.text.Text(no_wrap=True, overflow="ellipsis")
-        title.append(self._title, style="bold").append(f"  {seconds}", style="cyan")
+        many = f": {len(self._rows)} jobs" if self._rows else ""
+        title.append(self._title + many, style="bold").append(f"  {seconds}", style="cyan")
         rows = merged(self._rows, self._console.height - _ROOM_FOR_ALL_ELSE)
         cells = [COLUMNS, *(row.cells() for row in rows)]
         # A narrow terminal has no room for columns without contents; a note gives way first.

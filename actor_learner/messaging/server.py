@@ -19,6 +19,7 @@ MAX_FRAME_BYTES = 1 << 30
 _TICK_SECONDS = 0.5
 _MAX_FOLLOWERS = 100_000
 _WARN_SECONDS = 30
+_READING_SECONDS = 0.2
 
 
 class Server:
@@ -60,6 +61,7 @@ class Server:
         self._followers: dict[str, dict[bytes, float]] = {topic: {} for topic in topics}
         self._latest: dict[str, list[bytes]] = {}
         self.refused_frames = 0
+        self._sent_at = float("-inf")
         # A context of its own: it has its own idea of who may connect.
         self._context = zmq.Context()
         socket = self._context.socket(zmq.ROUTER)
@@ -121,7 +123,7 @@ class Server:
         def send() -> None:
             self._latest[topic] = frames
             for client in list(self._followers[topic]):
-                self._loop.send([client, *frames])
+                self._send([client, *frames])
 
         self._loop.call(send)
 
@@ -130,10 +132,15 @@ class Server:
         return [_who(client) for client in list(self._followers[topic])]
 
     def close(self) -> None:
-        """Sends what was answered so far, and ends; safe to call twice."""
+        """Sends what was answered so far, and ends; safe to call twice.
+
+        Waits a fifth of a second if something was sent just now: a client drops what has reached it
+        and was not read yet when it sees that the connection has ended.
+        """
         if self._closed:
             return
         self._closed = True
+        time.sleep(max(0.0, self._sent_at + _READING_SECONDS - time.monotonic()))
         self._loop.close()
         self._end_context()
 
@@ -155,7 +162,8 @@ class Server:
 
         def send(answer: messages.Message) -> None:
             encoded = messages.encode(answer)
-            self._loop.call(lambda: self._loop.send([client, *encoded]))
+            self._sent_at = time.monotonic()  # Or soon: whoever closes next must know of it.
+            self._loop.call(lambda: self._send([client, *encoded]))
 
         request = _Request(message, client, send)
         error = protocol.dispatch(self._handlers, request)
@@ -177,7 +185,11 @@ class Server:
         # At every renewal: a follower that missed it has it then.
         latest = self._latest.get(topic)
         if latest is not None:
-            self._loop.send([client, *latest])
+            self._send([client, *latest])
+
+    def _send(self, frames: Sequence[bytes | memoryview]) -> None:
+        self._loop.send(frames)
+        self._sent_at = time.monotonic()
 
     def _forget_the_silent(self) -> None:
         now = time.monotonic()

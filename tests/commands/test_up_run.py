@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from actor_learner import run_directory
-from actor_learner.jobs import controller, flags, states
+from actor_learner.jobs import controller, rendezvous, states
 from actor_learner.learning import evaluation
 from actor_learner.naming import files
 from actor_learner.parameters import store
@@ -63,7 +63,7 @@ def run(tmp_path_factory):
     )
     assert code == 0, said
     run_dir = run_directory.RunDirectory(path)
-    with files.FileRegistry(flags.registry_in(run_dir)) as names:
+    with files.FileRegistry(rendezvous.registry_in(run_dir)) as names:
         workers = controller.Controller(names, "mine").workers()
     return run_dir, said, {status.name: status for status in workers}
 

@@ -17,7 +17,7 @@ import pytest
 import tensorflow as tf
 
 from actor_learner import run_directory
-from actor_learner.jobs import controller, flags, mailbox, states
+from actor_learner.jobs import controller, mailbox, rendezvous, states
 from actor_learner.naming import connect
 from actor_learner.replay.server import checkpoints
 from actor_learner.reporting import jsonl
@@ -49,7 +49,7 @@ class Run:
         command += [f"--gin_param={binding}" for binding in BINDINGS]
         command += [f"--run_dir={self.run_dir}", "--seed=3", f"--actors={actors}", *more]
         self.process = subprocess.Popen(command, stdout=self.output, stderr=subprocess.STDOUT)
-        self.names = connect.connect(str(flags.registry_in(self.run_dir)), who="test")
+        self.names = connect.connect(str(rendezvous.registry_in(self.run_dir)), who="test")
         self.controller = controller.Controller(self.names, "faults")
 
     def status(self, kind, index=0):

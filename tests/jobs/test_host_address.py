@@ -3,7 +3,7 @@
 import pytest
 
 from actor_learner import run_directory
-from actor_learner.jobs import flags, host_address, job
+from actor_learner.jobs import host_address, job, rendezvous
 from actor_learner.naming import files, memory
 
 OUTSIDE = "10.1.2.3"
@@ -20,7 +20,7 @@ def replay(run_dir, names):
 
 def test_jobs_that_meet_in_the_run_directory_are_on_this_machine(tmp_path):
     run_dir = run_directory.RunDirectory(tmp_path)
-    own = files.FileRegistry(flags.registry_in(run_dir))
+    own = files.FileRegistry(rendezvous.registry_in(run_dir))
     assert host_address.own_host(replay(run_dir, own)) == "localhost"
 
 
@@ -35,7 +35,7 @@ def test_a_run_directory_on_a_disk_in_common_may_be_shared_with_other_machines(
     tmp_path, monkeypatch
 ):
     run_dir = run_directory.RunDirectory(tmp_path)
-    own = files.FileRegistry(flags.registry_in(run_dir))
+    own = files.FileRegistry(rendezvous.registry_in(run_dir))
     monkeypatch.setattr(host_address, "file_system_of", lambda path: "nfs4")
     assert host_address.own_host(replay(run_dir, own)) == OUTSIDE
 

@@ -162,14 +162,17 @@ def declared(*bindings):
 
 
 def test_the_users_jobs_and_resources_are_read_without_importing_anything():
-    assert declared() == ({}, {}, 300.0)
+    assert declared() == ({}, {}, 300.0, 60.0, 120.0, 1_800.0)
     assert declared(
         "Jobs.extra = {'watcher': @no.such.Module, 'other': @scope/Thing}",
         "Jobs.resources = {'learner': {'CPU': 2, 'GPU': 1}}",
         "Jobs.final_evaluation_seconds = 20",
         "Jobs.counts = {'other': 3}",
-    ) == ({"watcher": 1, "other": 3}, {"learner": {"CPU": 2, "GPU": 1}}, 20)
-    assert declared("Jobs.extra = {'a': @X}", "Jobs.extra = None") == ({}, {}, 300.0)
+        "Jobs.no_actors_seconds = 5",
+        "Jobs.silent_seconds = 6",
+        "Jobs.stuck_seconds = 7.5",
+    ) == ({"watcher": 1, "other": 3}, {"learner": {"CPU": 2, "GPU": 1}}, 20, 5, 6, 7.5)
+    assert declared("Jobs.extra = {'a': @X}", "Jobs.extra = None").extra == {}
 
 
 @pytest.mark.parametrize(
@@ -187,6 +190,10 @@ def test_the_users_jobs_and_resources_are_read_without_importing_anything():
         ("Jobs.final_evaluation_seconds = -1", "number, at least 0; got -1"),
         ("Jobs.final_evaluation_seconds = None", "number, at least 0; got None"),
         ("Jobs.final_evaluation_seconds = %seconds", "written out as a number"),
+        ("Jobs.silent_seconds = 'long'", "Jobs.silent_seconds must be written out as a number"),
+        ("Jobs.stuck_seconds = -1", "Jobs.stuck_seconds must"),
+        ("Jobs.no_actors_seconds = True", "Jobs.no_actors_seconds must"),
+        ("Jobs.extra = {'launcher': @X}", "which is one of ours"),
     ],
 )
 def test_wrong_declarations_are_refused(binding, words):

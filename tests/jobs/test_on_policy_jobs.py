@@ -11,7 +11,7 @@ import types
 import pytest
 
 from actor_learner import run_directory
-from actor_learner.jobs import controller, flags, states
+from actor_learner.jobs import controller, rendezvous, states
 from actor_learner.naming import connect
 from actor_learner.replay.recording import experience_recorder
 from actor_learner.reporting import jsonl
@@ -51,7 +51,7 @@ def story(tmp_path_factory):
             stdout=file,
             stderr=subprocess.STDOUT,
         )
-    names = connect.connect(str(flags.registry_in(run_dir)), who="test")
+    names = connect.connect(str(rendezvous.registry_in(run_dir)), who="test")
     watching = controller.Controller(names, "mine")
 
     def wait(condition, what):

@@ -102,7 +102,7 @@ def draw(terminal, rows, *, columns=80, lines=24):
 
 def test_a_terminal_shows_a_table_of_all_jobs(terminal):
     title, head, *rows = draw(terminal, ROWS)
-    assert title == "cartpole  0:00"
+    assert title == "cartpole: 3 jobs  0:00"
     assert head.split() == ["job", "state", "steps/s", "version", "lag", "restarts"]
     assert [re.split(r"\s{2,}", row) for row in rows] == [
         ["learner-0", "running", "640/s", "1,200"],

@@ -1,6 +1,7 @@
 """The wire as its users meet it: over sockets and within one process alike."""
 
 import contextlib
+import queue
 import socket as socket_lib
 import threading
 import time
@@ -273,6 +274,17 @@ def test_followers_come_back_to_a_server_that_was_restarted():
         with server_lib.Server({}, topics=("news",), port=port) as second:
             second.publish("news", {"epoch": 2})
             heard.wait_for({"epoch": 2})
+
+
+def test_an_answer_that_is_given_just_before_the_server_closes_arrives():
+    for _ in range(40):
+        taken = queue.Queue()
+        with server_lib.Server({"exit": taken.put}) as server:
+            client = client_lib.Client(server.address, who="tester")
+            answer = client.submit("exit", timeout_seconds=SECONDS)
+            taken.get(timeout=SECONDS).answer({"state": "ending"})
+        assert answer.result(SECONDS).body == {"state": "ending"}
+        client.close()
 
 
 def test_closing_a_client_fails_what_is_under_way():
