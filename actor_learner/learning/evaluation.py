@@ -292,7 +292,7 @@ class BestPolicyTrigger(BestScore):
         self._saver: policy_saver.PolicySaver | None = None
         self._graph_written = False
         self._held: tuple[dict[str, Any], held_policy.HeldPolicy] | None = None
-        _refuse_foreign_files(self._directory)
+        refuse_foreign_files(self._directory)
         self.best = read_best_score(self._directory)
 
     def is_better(self, score: Mapping[str, Any]) -> bool:
@@ -420,7 +420,12 @@ def _read_score(directory: str) -> dict[str, Any] | None:
     return score if math.isfinite(score["mean"]) else None
 
 
-def _refuse_foreign_files(directory: str) -> None:
+def refuse_foreign_files(directory: str) -> None:
+    """Refuses a directory to be replaced as a whole that holds anything but a best policy.
+
+    Raises:
+      ValueError: Names what it holds.
+    """
     found = set(os.listdir(directory)) if os.path.isdir(directory) else set()
     foreign = sorted(found - {POLICY_DIR, SCORE_FILE})
     if foreign:

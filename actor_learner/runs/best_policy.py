@@ -41,6 +41,9 @@ class BestPolicyKeeper:
       directory: `best/` of the run directory, replaced as a whole.
       store: The run's parameter store, where the best version is tagged.
       target_return: A policy that is confirmed to reach this is better than one that is not.
+
+    Raises:
+      ValueError: If `directory` holds anything but a best policy.
     """
 
     def __init__(
@@ -57,6 +60,9 @@ class BestPolicyKeeper:
         self._model: model_lib.Model | None = None
         self._packing: packing_lib.Packing | None = None
         self._trigger: evaluation.BestPolicyTrigger | None = None
+        # Of a candidate for the store that waits for room on the disk.
+        self._waiting_score: dict[str, Any] | None = None
+        evaluation.refuse_foreign_files(self._directory)
         self._first = evaluation.read_best_score(self._directory)
 
     @property
@@ -96,23 +102,26 @@ class BestPolicyKeeper:
             self._trigger.keep(score)
         if for_store:
             values = variables_lib.values_of(self._model.agent.policy)
-            unsaved.ledger().attempt(
+            stored = unsaved.ledger().attempt(
                 _STORED, lambda: self._push(values, score), where=self._store.directory
             )
+            if not stored:
+                self._waiting_score = score
 
     def _build(self) -> None:
         if self._model is not None:
             return
-        self._model = self._make_model()
-        self._packing = packing_lib.Packing(self._model.published_variables())
+        model = self._make_model()
+        self._packing = packing_lib.Packing(model.published_variables())
         self._trigger = evaluation.BestPolicyTrigger(
-            experiment_lib.greedy(self._model.agent.policy),
+            experiment_lib.greedy(model.agent.policy),
             self._directory,
-            train_step=self._model.train_step,
+            train_step=model.train_step,
             target_return=self._target_return,
         )
+        self._model = model
 
-    def _push(self, values: Any, score: dict[str, Any]) -> None:
+    def _push(self, values: Any, score: dict[str, Any]) -> bool:
         metadata = {
             "environment_steps": score["environment_step"],
             "mean_return": score["mean"],
@@ -121,9 +130,16 @@ class BestPolicyKeeper:
             "choosing_mean_return": score.get(evaluation.CHOSEN_BY, score)["mean"],
         }
         self._store.push(POLICY, values, score["train_step"], tags=(BEST,), metadata=metadata)
+        self._waiting_score = None
+        return True
 
     def _stored_score(self) -> dict[str, Any] | None:
-        """What is known of the version tagged `best`; None if there is none, or no number."""
+        """What is known of the version tagged `best`; None if there is none, or no number.
+
+        On a full disk, of the one that will be: a worse one must not take its place meanwhile.
+        """
+        if self._waiting_score is not None:
+            return self._waiting_score
         try:
             stored = self._store.list(POLICY)
         except store_lib.ParametersNotFoundError:
