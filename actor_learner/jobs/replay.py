@@ -77,11 +77,10 @@ class ReplayJob(worker.Worker):
         if isinstance(built.plan.stream, recorded_replay.PrefilledStream):
             built.plan.stream.fill(built.plan.experience, self._server.client())
         job.remember(_PORT, str(self._server.port))
-        self._answer = {
-            "address": f"{job.host}:{self._server.port}",
-            "contract": built.contract(run_id),
-        }
+        address = f"{job.host}:{self._server.port}"
+        self._answer = {"address": address, "contract": built.contract(run_id)}
         job.wire.handle(replay_connection.CONTRACT, self._tell)
+        job.publish_address(address)  # For jobs of the user's own.
         self._saved_at = time.monotonic()
 
     def poll(self) -> worker.PollResult:
