@@ -149,7 +149,8 @@ def test_there_must_be_somewhere_to_record_to(make_side):
 KINDS = {
     "lanes": dict(replay=lambda: lane_replay.LaneReplay(1_000, rows_per_item=1)),
     "windows": dict(replay=lambda: window_replay.WindowReplay(1_000)),
-    "priorities": dict(replay=lambda: prioritized_replay.PrioritizedReplay(1_000)),
+    # With more items under way it would wait for the server to take some.
+    "priorities": dict(replay=lambda: prioritized_replay.PrioritizedReplay(1_000), collect_steps=8),
     "sequences": dict(
         replay=lambda: sequence_replay.SequenceReplay(100, sequence_length=8, period=4),
         agent=small_r2d2,
@@ -168,7 +169,11 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_its_server_it_is_abandoned_at_once(make_side, kind):
-    settings = dict(KINDS[kind])
+    def endless(seed, num_envs=4):
+        """At the end of an episode some streams wait for what they wrote."""
+        return test_one_process.counting(seed, num_envs, episode_length=1_000)
+
+    settings = dict(KINDS[kind], environment=endless)
     side = make_side(**{**settings, "replay": settings["replay"]()})
     acting = side.build()
     acting.run()

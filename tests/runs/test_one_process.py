@@ -30,12 +30,12 @@ def small_dqn(world):
     return dqn.dqn(world, fc_layer_params=(8,), epsilon_decay_steps=500)
 
 
-def counting(seed, num_envs=4):
+def counting(seed, num_envs=4, episode_length=5):
     return gymnasium_environment.GymnasiumEnvironment(
         counting_environment.ENV_ID,
         num_envs,
         vectorization="sync",
-        make_kwargs={"episode_lengths": (5,)},
+        make_kwargs={"episode_lengths": (episode_length,)},
         seed=seed,
     )
 
