@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import secrets
+from typing import Any
 
 from actor_learner import config, run_directory
 from actor_learner.jobs import host_address, names, rendezvous
@@ -41,6 +42,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="where the jobs of the run find one another: redis://HOST:PORT, or a directory "
         f"(default: ${connect.ENVIRONMENT_VARIABLE}, or in the run directory)",
     )
+    parser.add_argument("--num_actors", action=_Gone, help=argparse.SUPPRESS)
     parser.add_argument("--index", type=int, default=0, help="which one of its kind, from 0")
     parser.add_argument(
         "--seed", type=int, help="seed of everything random (default: the run's, or drawn)"
@@ -120,3 +122,15 @@ def _seed(given: int | None, run_dir: run_directory.RunDirectory | None) -> int:
     if run_dir is not None and run_dir.description.exists():
         return int(run_dir.read_description()["seed"])
     return secrets.randbelow(2**31)
+
+
+class _Gone(argparse.Action):
+    """A flag that older commands have."""
+
+    def __call__(
+        self, parser: Any, namespace: Any, values: Any, option_string: str | None = None
+    ) -> None:
+        parser.error(
+            f"{option_string} is gone: actors join and leave a running run, and the learner tells "
+            "each its share. Leave it out; `actor-learner scale RUN --actors=N` changes a run of `up`"
+        )

@@ -12,7 +12,7 @@ def made(directory, environment_steps=100, target_return=475.0):
         environment_steps=environment_steps,
         evaluation=types.SimpleNamespace(target_return=target_return),
     )
-    return done_marker.Completion(directory, settings)
+    return done_marker.DoneMarker(directory, settings)
 
 
 def test_a_learner_that_is_started_again_finds_that_training_is_complete(tmp_path):

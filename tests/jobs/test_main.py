@@ -101,7 +101,7 @@ def test_wrong_flags_are_refused_with_what_to_do(argv, words, monkeypatch, tmp_p
         flags.make_job("actor", parsed(*argv), None)
 
 
-def test_an_actor_that_is_none_of_those_counted_is_refused_before_tensorflow_is_imported(tmp_path):
+def test_a_flag_of_earlier_releases_is_refused_before_tensorflow_is_imported(tmp_path):
     program = (
         "import sys; from actor_learner.jobs import main; code = main.run(sys.argv[1:]);"
         "sys.exit(9 if 'tensorflow' in sys.modules else code)"
@@ -114,7 +114,7 @@ def test_an_actor_that_is_none_of_those_counted_is_refused_before_tensorflow_is_
         timeout=DEADLINE,
     )
     assert refused.returncode == 2, refused.stderr
-    assert "error: --index=2, but --num_actors=2: indices begin at 0" in refused.stderr
+    assert "error: --num_actors is gone: actors join and leave a running run" in refused.stderr
 
 
 def test_calls_that_still_wait_for_a_server_do_not_spoil_the_exit_code():
@@ -135,10 +135,8 @@ def test_flags_and_variables_say_who_a_job_is(tmp_path, monkeypatch):
     run.mkdir()
     (run / "run.json").write_text('{"seed": 7}')
     monkeypatch.setenv(flags.RUN_VARIABLE, str(run))
-    made = flags.make_job("actor", parsed("--index=3", "--num_actors=4"), None)
-    assert (made.kind, made.index, made.num_actors, made.run, made.seed) == (
-        "actor", 3, 4, "my_run", 7
-    )  # fmt: skip
+    made = flags.make_job("actor", parsed("--index=3"), None)
+    assert (made.kind, made.index, made.run, made.seed) == ("actor", 3, "my_run", 7)
     assert made.directory == run / "jobs" / "actor-3"
     assert (run / "registry").is_dir()
     named = flags.make_job("actor", parsed("--run=word", f"--registry={tmp_path / 'r'}"), None)
@@ -162,7 +160,7 @@ def declared(*bindings):
 
 
 def test_the_users_jobs_and_resources_are_read_without_importing_anything():
-    assert declared() == ({}, {}, 300.0, 60.0, 120.0, 1_800.0)
+    assert declared() == ({}, {}, 300.0, 60.0, 600.0, 120.0, 1_800.0)
     assert declared(
         "Jobs.extra = {'watcher': @no.such.Module, 'other': @scope/Thing}",
         "Jobs.resources = {'learner': {'CPU': 2, 'GPU': 1}}",
