@@ -39,6 +39,15 @@ class Outcome(enum.Enum):
     FOREIGN = 3
 
 
+def is_entry(value: object, owner: object, ttl: object) -> bool:
+    """Whether what a backend has read can be an entry: anybody may write to a file or a server."""
+    return (
+        isinstance(value, str)
+        and isinstance(owner, str)
+        and (ttl is None or (isinstance(ttl, (int, float)) and not isinstance(ttl, bool)))
+    )
+
+
 def ownership(entry: Entry | None, owner: str) -> Outcome:
     """How a request of `owner` about what is there now has to end."""
     if entry is None:
