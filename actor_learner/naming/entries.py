@@ -93,7 +93,7 @@ def check_value(name: str, value: str) -> str:
     """Returns `value` if it can be kept.
 
     Raises:
-      name_errors.InvalidNameError: If it is no string, or too long.
+      name_errors.InvalidNameError: If it is not a string, or too long.
     """
     if not isinstance(value, str):
         raise name_errors.InvalidNameError(
@@ -104,7 +104,7 @@ def check_value(name: str, value: str) -> str:
         size = len(value.encode())
     except UnicodeEncodeError as error:
         raise name_errors.InvalidNameError(
-            f"the value of {name!r} is no text that can be written as UTF-8: {error}"
+            f"the value of {name!r} is not text that can be written as UTF-8: {error}"
         ) from error
     if size > LONGEST_VALUE:
         raise name_errors.InvalidNameError(

@@ -183,7 +183,7 @@ def test_the_users_jobs_and_resources_are_read_without_importing_anything():
         ("Jobs.extra = %jobs", "must be written out as a dict"),
         ("Jobs.resources = {'actor': 3}", "must be a dict of amounts"),
         ("Jobs.resources = {'actor': {'CPU': -1}}", "must be a dict of amounts"),
-        ("Jobs.counts = {'painter': 1}", "'painter', which is no job of Jobs.extra \\(none\\)"),
+        ("Jobs.counts = {'painter': 1}", "'painter', which is not a job of Jobs.extra \\(none\\)"),
         ("Jobs.counts = {'actor': 4}", "use --actors of `actor-learner up`"),
         ("Jobs.counts = {'actor': %many}", "must be written out as a dict"),
         ("Jobs.extra = {'My Job': @X}", "cannot be the kind of a job"),
