@@ -60,10 +60,12 @@ class Peer:
         try:
             message = self._answer.result(max(0.0, timeout))
             status = status_lib.Status.from_json(message.body.get(control.STATUS))
-        except futures.TimeoutError:
-            return False
         except errors.ActorLearnerError:
-            self._answer = None  # No answer, or a strange one: the next question may have one.
+            # No answer, or a strange one: the next question may have one. First of all, since
+            # `NoAnswerError` is a `TimeoutError`, as that of futures is on Python 3.11.
+            self._answer = None
+            return False
+        except futures.TimeoutError:
             return False
         self._answer = None
         if status.incarnation != self.lease.incarnation:

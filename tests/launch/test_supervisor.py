@@ -338,3 +338,20 @@ def test_a_second_launcher_of_the_same_run_is_refused(launch):
     assert f"launcher-0 of run run is running already, as process {first.process.pid}" in said
     first.finish("learner-0")
     assert first.end()[0] == 0
+
+
+def test_a_job_that_goes_on_before_its_time_is_up_is_left_alone(launch):
+    launched = launch("--silent_seconds=1000", "actor-0", "learner-0")
+    (paused,) = launched.pids("actor-0")
+    watching = launched.controller()
+    watching.wait_for(states.RUNNING, ["actor-0", "learner-0"], timeout=DEADLINE)
+    os.kill(paused, signal.SIGSTOP)
+    processes.wait_until(lambda: watching.worker("actor").silent_seconds > 4.0, "it is silent")
+    shown = watching.worker("actor")
+    assert shown.state == states.RUNNING and "silent for 0:0" in shown.describe()
+    os.kill(paused, signal.SIGCONT)
+    processes.wait_until(lambda: not watching.worker("actor").silent_seconds, "it answers again")
+    assert watching.worker("actor").pid == paused
+    launched.finish("learner-0")
+    code, said = launched.end()
+    assert code == 0 and "killed" not in said, said
