@@ -7,7 +7,6 @@ import sys
 import time
 
 from actor_learner.jobs import controller
-from actor_learner.messaging import keys as keys_lib
 from actor_learner.naming import connect
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -20,10 +19,9 @@ class Machine:
     Args:
       directory: Is made.
       registry: URL that its jobs are told by a variable of the environment; None for none.
-      keys: File with the keys of the run, which jobs need that other machines might reach.
     """
 
-    def __init__(self, directory, registry=None, keys=None):
+    def __init__(self, directory, registry=None):
         self.directory = directory
         directory.mkdir()
         self._outputs = directory.parent / f"output of {directory.name}"
@@ -36,8 +34,6 @@ class Machine:
         self._environment.pop(connect.ENVIRONMENT_VARIABLE, None)
         if registry is not None:
             self._environment[connect.ENVIRONMENT_VARIABLE] = registry
-        if keys is not None:
-            self._environment[keys_lib.VARIABLE] = str(keys)
 
     def start(self, *command):
         return Process(command, self.directory, self._environment, self._outputs)
@@ -84,10 +80,9 @@ class Process:
 class Watch:
     """Looks at the jobs of a run through its registry, and waits for what they come to."""
 
-    def __init__(self, url, run, keys=None):
+    def __init__(self, url, run):
         self.names = connect.connect(url, who="test")
-        loaded = None if keys is None else keys_lib.RunKeys.load(keys)
-        self.controller = controller.Controller(self.names, run, keys=loaded)
+        self.controller = controller.Controller(self.names, run)
 
     def status(self, kind):
         """The last status of the first job of a kind; None if there is none."""

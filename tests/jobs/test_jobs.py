@@ -16,7 +16,6 @@ import reverb
 from actor_learner import config, run_directory
 from actor_learner.jobs import states
 from actor_learner.learning import evaluation
-from actor_learner.messaging import keys
 from actor_learner.parameters import store
 from actor_learner.replay.server import checkpoints
 from actor_learner.reporting import jsonl
@@ -64,13 +63,11 @@ def story(tmp_path_factory):
 class _Story:
     def __init__(self, directory, url, closing):
         self._closing = closing
-        keys_file = directory / "keys.json"  # As on several machines, which the registry suggests.
-        keys.RunKeys.generate().save(keys_file)
         self._alpha, self._beta, self._gamma, self._delta = (
-            job_processes.Machine(directory / name, url, keys_file)
+            job_processes.Machine(directory / name, url)
             for name in ("alpha", "beta", "gamma", "delta")
         )
-        self._watch = job_processes.Watch(url, "mine", keys_file)
+        self._watch = job_processes.Watch(url, "mine")
         closing.callback(self._watch.names.close)
         self._told = types.SimpleNamespace(
             run_dir=run_directory.RunDirectory(self._beta.directory / "runs" / "mine"),

@@ -109,8 +109,7 @@ def test_a_second_learner_in_the_run_directory_is_refused_whatever_its_registry(
     run, tmp_path, capfd
 ):
     address = run.watch.names.get(names.address("mine", "replay", 0))
-    elsewhere = f"--registry={tmp_path / 'registry'}"
-    other = (elsewhere, f"--replay={address}", "--host=localhost")
+    other = (f"--registry={tmp_path / 'registry'}", f"--replay={address}")
     with run_directory.RunDirectory(run.path).locked():  # As the first learner does.
         said = learner_refused(run, capfd, *other)
     assert f"{run.path} is being trained by process {os.getpid()}" in said

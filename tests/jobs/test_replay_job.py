@@ -62,7 +62,7 @@ def test_a_registry_that_has_forgotten_the_run_is_told_again(tmp_path):
     url = f"redis://127.0.0.1:{port}/0"
     machine = job_processes.Machine(tmp_path / "machine", url)
     # Started before its registry, for which it waits.
-    process = machine.start("replay", *FLAGS, "--run=mine", "--host=localhost")
+    process = machine.start("replay", *FLAGS, "--run=mine")
     # The address comes last: then the others are known.
     known = [
         names.address("mine", "replay", 0),
