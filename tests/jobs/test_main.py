@@ -162,8 +162,11 @@ def declared(*bindings):
 
 
 def test_the_users_jobs_and_resources_are_read_without_importing_anything():
-    assert declared() == ({}, {}, 300.0, 60.0, 120.0, 1_800.0)
-    assert declared(
+    nothing = declared()
+    assert (nothing.extra, nothing.resources) == ({}, {})
+    assert (nothing.final_evaluation_seconds, nothing.no_actors_seconds) == (300.0, 60.0)
+    assert (nothing.silent_seconds, nothing.stuck_seconds) == (120.0, 1_800.0)
+    found = declared(
         "Jobs.extra = {'watcher': @no.such.Module, 'other': @scope/Thing}",
         "Jobs.resources = {'learner': {'CPU': 2, 'GPU': 1}}",
         "Jobs.final_evaluation_seconds = 20",
@@ -171,7 +174,11 @@ def test_the_users_jobs_and_resources_are_read_without_importing_anything():
         "Jobs.no_actors_seconds = 5",
         "Jobs.silent_seconds = 6",
         "Jobs.stuck_seconds = 7.5",
-    ) == ({"watcher": 1, "other": 3}, {"learner": {"CPU": 2, "GPU": 1}}, 20, 5, 6, 7.5)
+    )
+    assert found.extra == {"watcher": 1, "other": 3}
+    assert found.resources == {"learner": {"CPU": 2, "GPU": 1}}
+    assert (found.final_evaluation_seconds, found.no_actors_seconds) == (20, 5)
+    assert (found.silent_seconds, found.stuck_seconds) == (6, 7.5)
     assert declared("Jobs.extra = {'a': @X}", "Jobs.extra = None").extra == {}
 
 
