@@ -24,7 +24,7 @@ JOBS = {
 
 _FLAGS_OF_JOBS = (
     *("--run", "--gin_file", "--gin_param", "--gin_bindings", "--registry", "--replay"),
-    *("--index", "--num_actors", "--hold", "--host"),
+    *("--index", "--hold", "--host"),
 )
 
 OK, FAILED, BAD_CONFIGURATION, SIGINT_EXIT = 0, 1, 2, 130

@@ -312,13 +312,22 @@ class Experiment:
         """Builds the agent for a world."""
         return algorithm_lib.as_algorithm(self.agent(world))
 
-    def plan(self, algorithm: algorithm_lib.Algorithm, num_lanes: int) -> plan_lib.Plan:
+    def plan(
+        self, algorithm: algorithm_lib.Algorithm, num_lanes: int, run_id: str | None = None
+    ) -> plan_lib.Plan:
         """Decides everything that depends on the algorithm.
+
+        Args:
+          algorithm: What is trained.
+          num_lanes: Lanes of each actor.
+          run_id: Of the run, which the names of its tables then carry; None for plain names.
 
         Raises:
           errors.ConfigError: If the settings do not fit the algorithm.
         """
         stream = self._stream(algorithm)
+        if run_id is not None:
+            stream = stream.for_run(run_id)
         experience = sample_stream.Experience(
             algorithm.agent.collect_data_spec,
             num_lanes,

@@ -10,6 +10,7 @@ import os
 import pathlib
 import platform
 import subprocess
+import uuid
 from collections.abc import Iterator, Sequence
 from importlib import metadata
 from typing import Any
@@ -106,6 +107,27 @@ class RunDirectory:
     @property
     def best(self) -> pathlib.Path:
         return self.path / "best"
+
+    def run_id(self) -> str:
+        """The id of the run, 32 hexadecimal digits, drawn when it is first asked for.
+
+        The names of the run's tables carry it, so that no other run's server can be taken for ours.
+
+        Raises:
+          errors.ConfigError: If it cannot be read or written.
+        """
+        path = self.path / "run_id"
+        drawn = atomic.temporary_sibling(path)
+        try:
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                drawn.write_text(f"{uuid.uuid4().hex}\n")
+                with contextlib.suppress(FileExistsError):  # Another process was faster.
+                    os.link(drawn, path)
+                drawn.unlink()
+            return path.read_text().strip()
+        except OSError as error:
+            raise errors.ConfigError(f"{path}, the id of the run: {error}") from error
 
     @property
     def replay(self) -> pathlib.Path:

@@ -58,6 +58,9 @@ class Algorithm:
         info), the priorities `[n]` of the new items, before any exponent.
       burn_in: Of agents that learn from sequences: rows at the start of each, unless it begins an
         episode, that are not learned from.
+      share_lanes: Of agents whose lanes explore differently: given the number of the actor's first
+        lane among those of all actors, and how many these are, renews what each lane does. To be
+        called after a checkpoint is restored, and when actors have come or gone.
     """
 
     agent: tf_agent.TFAgent
@@ -68,6 +71,7 @@ class Algorithm:
     priorities: Callable[[tf_agent.LossInfo], tf.Tensor] | None = None
     initial_priorities: Callable[[experience.Sequence], Any] | None = None
     burn_in: int = 0
+    share_lanes: Callable[[int, int], None] | None = None
 
     def __post_init__(self) -> None:
         if self.n_step < 1:

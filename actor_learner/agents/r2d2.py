@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 
 from actor_learner import experience
@@ -80,9 +81,12 @@ def r2d2(
     td = sequence_td.SequenceTd(
         n_step, gamma, burn_in, value_rescaling, max_share, rescaling_epsilon
     )
-    epsilons = r2d2_policy.lane_epsilons(
-        world.first_lane, world.num_lanes, world.total_lanes, epsilon_base, epsilon_exponents
-    )
+
+    def epsilons(first_lane: int, total_lanes: int) -> np.ndarray:
+        return r2d2_policy.lane_epsilons(
+            first_lane, world.num_lanes, total_lanes, epsilon_base, epsilon_exponents
+        )
+
     q_network, target_network = (
         recurrent_q_network.RecurrentQNetwork(
             world.observation_spec,
@@ -102,18 +106,22 @@ def r2d2(
         target_network=target_network,
         optimizer=optimizers.Adam(learning_rate, epsilon=adam_epsilon),
         td=td,
-        epsilons=epsilons,
+        epsilons=epsilons(world.first_lane, world.total_lanes),
         target_update_period=target_update_period,
         gradient_clipping=gradient_clipping,
         train_step_counter=world.train_step,
     )
-    mean_epsilon = tf.constant(epsilons.mean())
+
+    def share_lanes(first_lane: int, total_lanes: int) -> None:
+        agent.collect_policy.epsilons = epsilons(first_lane, total_lanes)
+
     return normalized_agent.normalized(
         algorithm.Algorithm(
             agent,
             n_step=n_step,
             gamma=gamma,
-            epsilon=lambda: mean_epsilon,
+            epsilon=lambda: tf.constant(agent.collect_policy.epsilons.mean()),
+            share_lanes=share_lanes,
             kind=experience.SEQUENCES,
             priorities=lambda loss_info: loss_info.extra.priorities,
             initial_priorities=agent.initial_priorities,

@@ -87,13 +87,21 @@ class R2d2CollectPolicy(tf_policy.TFPolicy):
             clip=False,
         )
         self._q_network = q_network
-        self._epsilons = np.asarray(epsilons, np.float32)
+        # Of any number of lanes: a run may be resumed with others. Whoever restores a checkpoint
+        # shares the lanes out again.
+        self._epsilons = tf.Variable(
+            np.asarray(epsilons, np.float32), trainable=False, shape=tf.TensorShape([None])
+        )
         self._leaf_spec = networks.single_discrete_action(action_spec)
 
     @property
     def epsilons(self) -> np.ndarray:
         """`[lanes]`, the share of random actions of each lane."""
-        return self._epsilons
+        return self._epsilons.numpy()
+
+    @epsilons.setter
+    def epsilons(self, epsilons: np.ndarray) -> None:
+        self._epsilons.assign(np.asarray(epsilons, np.float32))
 
     def _variables(self) -> Any:
         return self._q_network.variables
@@ -110,7 +118,7 @@ class R2d2CollectPolicy(tf_policy.TFPolicy):
         random = tf.random.uniform(
             [num_lanes], maxval=values.shape[-1], dtype=tf.int32, seed=seeds()
         )
-        epsilons = tf.gather(self._epsilons, tf.range(num_lanes) % len(self._epsilons))
+        epsilons = tf.gather(self._epsilons, tf.range(num_lanes) % tf.size(self._epsilons))
         explores = tf.random.uniform([num_lanes], seed=seeds()) < epsilons
         chosen = tf.where(explores, random, best)
         action = tf.cast(chosen, self._leaf_spec.dtype) + self._leaf_spec.minimum

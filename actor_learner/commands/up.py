@@ -241,7 +241,6 @@ def make_specs(
         f"--gin_file={run_dir.config.absolute()}",
         f"--run={run_dir.path.absolute()}",
         f"--seed={seed}",
-        f"--num_actors={actors}",
         *([] if host is None else [f"--host={host}"]),
     ]
     environment = {

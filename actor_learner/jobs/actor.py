@@ -3,159 +3,121 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from typing import Any
 
 from absl import logging
 
+from actor_learner import experiment as experiment_lib
+from actor_learner.environments import lanes
+from actor_learner.jobs import extra_jobs, follower, peer, replay_connection, reports, worker
 from actor_learner.jobs import job as job_lib
-from actor_learner.jobs import worker
-from actor_learner.support import errors, seeds
+from actor_learner.runs import acting_side, model
+from actor_learner.support import errors, reverb_calls, seeds
 
 KIND = "actor"
 _WAIT_SECONDS = 0.2
-_REPEAT_SECONDS = 1.0
-_LAST_REPORTS_SECONDS = 10.0
-_LAST_ITEMS_SECONDS = 5.0
-_SILENT_SECONDS = 2.0
 _OUTAGE_SECONDS = 1.0
-_REPORT_SECONDS = 5.0
-_LEARNER_SECONDS = 60.0
-_FIRST_POLICY_SECONDS = 600.0
+_LAST_REPORT_SECONDS = 10.0
+_LAST_ITEMS_SECONDS = 5.0
+_FRESH_POLICY_SECONDS = 0.25
 
 
 class ActorJob(worker.Worker):
     """Takes one turn per poll, with whole versions of the policy, applied between turns.
 
     Ends when the learner says that training is complete.
-
-    A server that was away is asked whose it is before anything more is written to it: after an
-    outage another run's may have its port. What writers had under way they send by themselves.
-
-    Args:
-      replay_address: `host:port` of the replay server; None asks the name registry.
     """
 
-    def __init__(self, replay_address: str | None = None) -> None:
-        self._replay_address = replay_address
+    def __init__(self) -> None:
         self._closing = contextlib.ExitStack()
-        self._steps = 0
-        self._recorder = None
         self._stopping_since: float | None = None
 
     def configure(self) -> None:
-        from actor_learner import experiment as experiment_lib
-        from actor_learner.environments import lanes
-        from actor_learner.jobs import mailbox, presence, replay_connection
-        from actor_learner.parameters import follower, publication
-        from actor_learner.runs import collector, model
-
         job = self.job
-        self._experiment = experiment_lib.Experiment()
-        self._partner = replay_connection.Partner(job, self._replay_address)
+        self._patience_seconds = extra_jobs.declared(job.source).patience_seconds
+        self._experiment = experiment = experiment_lib.Experiment()
+        self._replay = replay_connection.ReplayConnection(job)
+        self._closing.callback(self._replay.close)
         seed = seed_of(job)
-        env = self._experiment.make_environment(seed)
+        env = experiment.make_environment(seed)
         self._closing.callback(env.close)
         self._model = model.Model(
-            self._experiment,
+            experiment,
             env.time_step_spec(),
             env.action_spec(),
             lanes.as_lanes(env).num_lanes,
+            run_id=self._replay.run_id,
             seed=seed,
-            actor_index=job.index,
-            num_actors=job.num_actors,
         )
-        self._partner.check(self._model)
-        self._follower = follower.Follower(
-            self._partner.address, self._model.published_variables(), self._partner.run_id
-        )
-        self._closing.callback(self._follower.close)
+        self._replay.check(self._model)
+        self._learner = peer.Peer(job, "learner", timeout_seconds=self._patience_seconds)
+        self._closing.callback(self._learner.close)
+        self._follower = follower.Follower(self._learner, self._model.published_variables())
         self._wait_for_first_policy()
-        self._collector = collector.Collector(
+        self._acting = acting_side.ActingSide(
+            experiment,
             self._model.plan,
             self._model.algorithm,
             env,
-            self._partner.client,
+            self._replay.client,
             train_step=self._model.train_step,
             environment_step=self._model.environment_step,
-            metrics_window=self._experiment.metrics_window,
             seed=seed,
-            observers=self._recorders(),
+            recording_dir=None if job.run_dir is None else job.run_dir.experience,
             policy_version=lambda: self._follower.version,
         )
-        self._closing.callback(self._close_collector)
-        self._reports = mailbox.Sender(
-            self._partner.client, mailbox.REPORTS, timeout_seconds=_REPORT_SECONDS
-        )
-        self._closing.callback(lambda: self._reports.flush(_LAST_REPORTS_SECONDS))
-        self._reported_at = 0.0
-        self._is_counted = job.index < publication.MOST_ACTORS
-        self._heard: publication.Announcement | None = None
-        self._budget = 0
+        self._closing.callback(self._close_acting)
+        self._reports = reports.ReportSender(job, self._learner, self._acting, self._follower)
+        self._closing.callback(self._report_at_the_end)
         self._environment_step = 0  # The value of the model's variable.
-        self._presence = presence.Presence(
-            job,
-            self._partner,
-            trust_seconds=_SILENT_SECONDS,
-            heard_seconds=lambda: self._follower.told_seconds,
-        )
-        self._began_at = time.monotonic()
-        self._hear()
-        self._found = self._heard
+        self._share = (0, 1)
 
     def poll(self) -> worker.PollResult | bool:
         try:
             return self._poll()
-        except (errors.OtherRunError, errors.ReplayMovedError) as error:
-            self._note_outage(error)  # There is nobody to write to, least of all on closing.
+        except (errors.OtherRunError, errors.ReplayMovedError):
+            self._replay.give_up()  # There is nobody to write to, least of all on closing.
             raise
 
     def _poll(self) -> worker.PollResult | bool:
-        self._follower.raise_if_failed()
-        if not self._presence.is_certain():
-            self._reports.discard()
+        self._learner.check()
+        self._reports.check()
+        if not self._replay.is_there():
             return worker.PollResult(idle_seconds=_OUTAGE_SECONDS)
+        self._require_learner()
         self._hear()
-        if self._heard.done:
-            return worker.PollResult(done=self._is_over(), idle_seconds=_WAIT_SECONDS)
+        if self._follower.news.done:
+            return True
         if self._must_wait():
-            self._follower.wait_for(
-                lambda: self._follower.announcement is not self._heard,
-                _WAIT_SECONDS,
-                self.job.stopping,
-            )
-            if time.monotonic() - self._reported_at >= _REPEAT_SECONDS:
-                # A learner that took the last report with it when it died waits for this one.
-                self._report()
+            self._wait()
             return False
-        queued = self._model.plan.group_steps is not None
-        if queued or self._budget <= self._model.plan.steps_per_turn:
-            # So that there need be no wait after this turn, and queues get no older policy than
-            # they must.
-            self._follower.look()
+        if not self._follower.is_current:
+            self._refresh_policy()
         self._take_turn()
-        if not self._presence.is_away:
-            self._report()
         return False
 
     def status(self) -> dict[str, Any]:
-        status: dict[str, Any] = {"steps": self._steps, "version": self._follower.version}
+        status: dict[str, Any] = {
+            "steps": self._acting.steps_taken,
+            "version": self._follower.version,
+        }
         if self._follower.lag is not None:
             status["version_lag"] = self._follower.lag
             status["version_lag_seconds"] = round(self._follower.lag_seconds, 3)
-        returns = self._collector.statistics.returns
+        returns = self._acting.statistics.returns
         if returns:
             status["message"] = f"return {sum(returns) / len(returns):.1f}"
+        if self._follower.silent_seconds > 10.0:
+            status["message"] = (
+                f"waits for the learner, silent for {self._follower.silent_seconds:.0f} s"
+            )
         return status
 
     def save(self) -> None:
-        if self._recorder is not None:
-            self._recorder.flush()
+        self._acting.save_recording()
 
     def close(self) -> None:
-        from actor_learner.support import reverb_calls
-
         try:
             with reverb_calls.giving_up_when(self._has_no_time):
                 self._closing.close()
@@ -166,48 +128,29 @@ class ActorJob(worker.Worker):
                 "%s ends; what the server has not taken by now is lost: %s", self.job, error
             )
 
-    def _close_collector(self) -> None:
-        """Writes what is left, unless nobody knows to whom: then it is lost."""
-        if self._presence.is_away:
+    def _close_acting(self) -> None:
+        """Writes what is left, unless nobody is there to take it: then it is lost."""
+        if self._replay.is_away:
             logging.warning("%s ends without its server; what it has not taken is lost", self.job)
-            self._collector.abandon()
+            self._acting.abandon()
         else:
-            self._collector.close()
+            self._acting.close()
+
+    def _report_at_the_end(self) -> None:
+        """Tells the learner of the last turns; one that is gone is not waited for."""
+        if self._follower.silent_seconds < _WAIT_SECONDS or not self.job.stopping.is_set():
+            self._reports.flush(_LAST_REPORT_SECONDS)
 
     def _take_turn(self) -> None:
-        from actor_learner.support import reverb_calls
-
-        before = self._collector.steps_taken
+        before = self._acting.steps_taken
         try:
             with reverb_calls.giving_up_when(self._has_no_time):
-                self._collector.run()
+                self._acting.run()
         except errors.ReplayTimeoutError as error:
-            # The learner, or the server, is away: what was written is still on its way. How long
-            # to wait for them is for the follower to say.
-            self._note_outage(error)
-        steps = self._collector.steps_taken - before
-        self._environment_step += steps
-        self._steps += steps
-        self._budget -= steps
-
-    def _note_outage(self, error: errors.ReplayError) -> None:
-        # The next report makes up for these, and knows whose server it goes to.
-        self._reports.discard()
-        self._presence.note_outage(error)
-
-    def _is_over(self) -> bool:
-        """Whether the learner's word that training is complete holds for this process.
-
-        It may be left over from before the run was extended, by a learner that is yet to come.
-        """
-        heard = self._heard
-        return (
-            heard.time != self._found.time  # Said while this process lived.
-            or heard.environment_step >= self._experiment.environment_steps
-            # Complete for another reason, such as its return; a learner that is to come would be
-            # there by now.
-            or time.monotonic() - self._began_at > _LEARNER_SECONDS
-        )
+            # The server is away, or full because the learner is: what was written is on its way.
+            self._replay.note_outage(error)
+        self._environment_step += self._acting.steps_taken - before
+        self._reports.send()
 
     def _has_no_time(self) -> bool:
         """Whether this job was asked to end, and has tried to get rid of its items since then."""
@@ -218,99 +161,69 @@ class ActorJob(worker.Worker):
         return now - self._stopping_since > _LAST_ITEMS_SECONDS
 
     def _wait_for_first_policy(self) -> None:
-        follower = self._follower
-        if follower.wait_for(
-            lambda: follower.pulled_version >= 0 and follower.announcement is not None,
-            _FIRST_POLICY_SECONDS,
-            self.job.stopping,
-        ):
-            self._apply()
-            return
-        if self.job.stopping.is_set():
-            raise worker.Stopping(f"{self.job} was asked to end while it waited for the learner")
-        raise errors.ReplayTimeoutError(
-            f"{self.job} has waited {_FIRST_POLICY_SECONDS:g} s for the learner to publish a "
-            f"policy at {self._partner.address}: is the learner running?"
-        )
+        deadline = time.monotonic() + self._patience_seconds
+        while not self._follower.apply(_WAIT_SECONDS):
+            if self.job.stopping.is_set():
+                raise worker.Stopping(
+                    f"{self.job} was asked to end while it waited for the learner"
+                )
+            if time.monotonic() > deadline:
+                raise errors.JobTimeoutError(
+                    f"{self.job} has waited {self._patience_seconds:g} s for the learner's policy: "
+                    "is the learner running? Jobs.patience_seconds says how long to wait"
+                )
+            self._learner.check()
+            self._follower.pull()
+            if self._follower.news is None:
+                self.job.stopping.wait(_WAIT_SECONDS / 4)
+        self._model.train_step.assign(self._follower.version)
 
-    def _recorders(self) -> tuple[Any, ...]:
-        """Observers that record the experience, if it is to be; each actor writes its own files."""
-        from actor_learner.replay.recording import experience_recorder
-
-        job = self.job
-        if not self._experiment.record:
-            return ()
-        if job.run_dir is None:
-            raise errors.ConfigError(
-                f"Experiment.record is set, but {job} has no run directory to record to: pass "
-                f"--run=some/place/{job.run}"
+    def _require_learner(self) -> None:
+        """Ends a job whose learner has been gone for too long; the wire says so long before."""
+        if self._follower.silent_seconds > self._patience_seconds:
+            raise errors.JobTimeoutError(
+                f"{self.job} has heard nothing of the learner for {self._patience_seconds:g} s "
+                "(Jobs.patience_seconds): it is started again once there is one"
             )
-        recorder = experience_recorder.ExperienceRecorder(
-            job.run_dir.experience,
-            self._model.agent.collect_data_spec,
-            self._model.plan.num_lanes,
-            version=lambda: self._collector.actor.policy_version,
-        )
-        self._closing.callback(recorder.close)
-        self._recorder = recorder
-        return (recorder,)
-
-    def _apply(self) -> None:
-        if self._follower.apply():
-            self._model.train_step.assign(self._follower.version)
 
     def _hear(self) -> None:
         """Takes over what the learner has said since the last turn."""
-        heard = self._follower.announcement
-        if heard is not self._heard:
-            self._heard = heard
-            counted = heard.counted.get(self.job.index, 0)
-            # What a process before this one has reported does not count for this one.
-            uncounted = self._steps - (counted if counted <= self._steps else 0)
-            # Every actor hears the same: each takes its part of what is left.
-            left = heard.steps_allowed - heard.environment_step
-            self._budget = math.ceil(left / self.job.num_actors)
-            if self._is_counted:
-                self._budget -= uncounted
-            # The learner counts the steps of all actors, but hears of the latest a little later.
-            if heard.environment_step > self._environment_step:
-                self._environment_step = heard.environment_step
-                self._model.environment_step.assign(heard.environment_step)
-        self._apply()
+        news = self._follower.news
+        if self._follower.apply():
+            self._model.train_step.assign(self._follower.version)
+        # The learner counts the steps of all actors, but hears of the latest a little later.
+        if news.environment_step > self._environment_step:
+            self._environment_step = news.environment_step
+            self._model.environment_step.assign(news.environment_step)
+        share = self._reports.share
+        if share != self._share and self._model.algorithm.share_lanes is not None:
+            rank, num_actors = share
+            num_lanes = self._model.plan.num_lanes
+            self._model.algorithm.share_lanes(rank * num_lanes, num_actors * num_lanes)
+        self._share = share
+
+    def _refresh_policy(self) -> None:
+        """Asks for a newer policy; unrolls, which are used once, wait for it."""
+        self._follower.pull()
+        if self._model.plan.group_steps is not None:
+            self._follower.apply(_FRESH_POLICY_SECONDS)
+            self._model.train_step.assign(self._follower.version)
 
     def _must_wait(self) -> bool:
-        from actor_learner import experiment
-
-        if self._budget <= 0:
+        if self._reports.steps_left() <= 0:
             return True
         most, lag = self._experiment.max_version_lag, self._follower.lag
-        waits = self._experiment.when_lagging == experiment.WAIT
+        waits = self._experiment.when_lagging == experiment_lib.WAIT
         return waits and most is not None and lag is not None and lag > most
 
-    def _report(self) -> None:
-        """Tells the learner what this process has done since it began; may be told twice.
-
-        One that does not get through is made up for by the next.
-        """
-        from actor_learner.support import reverb_calls
-
-        statistics = self._collector.statistics
-        self._reported_at = time.monotonic()
-        report = {
-            "actor": self.job.index,
-            "incarnation": self.job.incarnation,
-            "total": self._steps,
-            "episodes": statistics.episodes,
-            "version": self._follower.version,
-            "version_lag_seconds": round(self._follower.lag_seconds, 3),
-            "returns": [round(value, 6) for value in list(statistics.returns)[-20:]],
-            "lengths": list(statistics.lengths)[-20:],
-        }
-        try:
-            with reverb_calls.giving_up_when(self._has_no_time):
-                self._reports.send(report)
-        except errors.ReplayTimeoutError as error:
-            self._note_outage(error)
+    def _wait(self) -> None:
+        """Waits for news, or for the policy that they tell of."""
+        self._follower.pull()
+        heard = self._follower.news
+        if not self._follower.apply():
+            self._follower.wait_for(
+                lambda: self._follower.news is not heard, _WAIT_SECONDS, self.job.stopping
+            )
 
 
 def seed_of(job: job_lib.Job) -> int:

@@ -1,4 +1,4 @@
-"""That training is complete, noted where a learner which is started again will find it."""
+"""Marks a run as complete, so that a restarted learner does not train on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from actor_learner.support import atomic, unsaved
 FILE = "complete.json"
 
 
-class Completion:
+class DoneMarker:
     """Notes the train step at which training was complete, and by which settings.
 
     A learner that dies after its last train step, while evaluators rate the final version, is

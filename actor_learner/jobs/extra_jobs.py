@@ -30,12 +30,14 @@ from actor_learner.support import configurable, errors
 OURS = ("replay", "actor", "policy", "learner", "evaluator")
 FINAL_EVALUATION_SECONDS = 300.0
 NO_ACTORS_SECONDS = 60.0
+PATIENCE_SECONDS = 600.0
 SILENT_SECONDS = 120.0
 STUCK_SECONDS = 1_800.0
 _OWNER = "Jobs"
 _SECONDS = {
     "final_evaluation_seconds": FINAL_EVALUATION_SECONDS,
     "no_actors_seconds": NO_ACTORS_SECONDS,
+    "patience_seconds": PATIENCE_SECONDS,
     "silent_seconds": SILENT_SECONDS,
     "stuck_seconds": STUCK_SECONDS,
 }
@@ -57,6 +59,8 @@ class Jobs:
         rate its final version. A launcher waits twice as long for them to end.
       no_actors_seconds: How long a launcher lets a run go on after its last actor was ended, before
         it ends the run: time to start others.
+      patience_seconds: How long a job waits for another that it cannot do without, an actor for the
+        learner and the learner for an actor, before it fails. It says so after ten seconds.
       silent_seconds: How long a job may not answer on its wire before a launcher kills it and
         starts it again.
       stuck_seconds: How long one poll of a job may last before a launcher does the same. One
@@ -71,6 +75,7 @@ class Jobs:
         final_evaluation_seconds: float = FINAL_EVALUATION_SECONDS,
         counts: dict[str, int] | None = None,
         no_actors_seconds: float = NO_ACTORS_SECONDS,
+        patience_seconds: float = PATIENCE_SECONDS,
         silent_seconds: float = SILENT_SECONDS,
         stuck_seconds: float = STUCK_SECONDS,
     ) -> None:
@@ -79,6 +84,7 @@ class Jobs:
         self.resources = dict(resources or {})
         self.final_evaluation_seconds = final_evaluation_seconds
         self.no_actors_seconds = no_actors_seconds
+        self.patience_seconds = patience_seconds
         self.silent_seconds = silent_seconds
         self.stuck_seconds = stuck_seconds
         self.counts = dict(counts or {})
@@ -119,6 +125,7 @@ class Declared(NamedTuple):
     resources: dict[str, dict[str, float]]
     final_evaluation_seconds: float
     no_actors_seconds: float
+    patience_seconds: float
     silent_seconds: float
     stuck_seconds: float
 

@@ -43,9 +43,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--index", type=int, default=0, help="which one of its kind, from 0")
     parser.add_argument(
-        "--num_actors", type=int, default=1, help="how many actors the run has (default: 1)"
-    )
-    parser.add_argument(
         "--seed", type=int, help="seed of everything random (default: the run's, or drawn)"
     )
     parser.add_argument(
@@ -90,7 +87,6 @@ def make_job(
         run_dir=run_dir,
         seed=_seed(arguments.seed, run_dir),
         source=source,
-        num_actors=arguments.num_actors,
         hold=arguments.hold,
         keys=rendezvous.keys_of(run_dir),
     )

@@ -45,7 +45,6 @@ class Job:
       run_dir: The run directory; None where this machine has none.
       seed: Of everything random in the run; jobs of one kind tell themselves apart by `index`.
       source: The configuration, which is loaded before the worker is made; None if it needs none.
-      num_actors: How many actors the run has, so that each knows its part of the whole.
       hold: Whether to stay ready until the command `start` comes, instead of running at once.
       heartbeat_seconds: Between two heartbeats.
       lost_after_seconds: Without a heartbeat for so long a job counts as lost, and another may take
@@ -66,7 +65,6 @@ class Job:
     run_dir: run_directory.RunDirectory | None = None
     seed: int = 0
     source: config.ConfigSource | None = None
-    num_actors: int = 1
     hold: bool = False
     heartbeat_seconds: float = 5.0
     lost_after_seconds: float = 15.0
@@ -85,8 +83,6 @@ class Job:
         names.check_kind(self.kind)
         if self.index < 0:
             raise errors.ConfigError(f"--index must be at least 0, got {self.index}")
-        if self.num_actors < 1:
-            raise errors.ConfigError(f"--num_actors must be at least 1, got {self.num_actors}")
         if not 0 < self.heartbeat_seconds < self.lost_after_seconds:
             raise errors.ConfigError(
                 f"heartbeats every {self.heartbeat_seconds} s cannot keep {self} from being lost "

@@ -28,42 +28,35 @@ class Kind:
 
     help: str
     make: Callable[[argparse.Namespace], worker.Worker]
-    add_flags: Callable[[argparse.ArgumentParser], None]
+    add_flags: Callable[[argparse.ArgumentParser], None] = lambda parser: None
     check_flags: Callable[[argparse.Namespace], None] = lambda arguments: None
 
 
 def _make_replay(arguments: argparse.Namespace) -> worker.Worker:
     from actor_learner.jobs import replay
 
-    return replay.ReplayJob(arguments.host, arguments.port)
+    return replay.ReplayJob(arguments.port)
 
 
 def _make_actor(arguments: argparse.Namespace) -> worker.Worker:
     from actor_learner.jobs import actor
 
-    return actor.ActorJob(arguments.replay)
+    return actor.ActorJob()
 
 
 def _make_learner(arguments: argparse.Namespace) -> worker.Worker:
     from actor_learner.jobs import learner
 
-    return learner.LearnerJob(arguments.replay, arguments.num_evaluators)
+    return learner.LearnerJob(arguments.num_evaluators)
 
 
 def _make_evaluator(arguments: argparse.Namespace) -> worker.Worker:
     from actor_learner.jobs import evaluator
 
-    return evaluator.EvaluatorJob(arguments.replay)
-
-
-def _add_replay(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--replay", metavar="HOST:PORT", help="the replay server (default: ask the registry)"
-    )
+    return evaluator.EvaluatorJob()
 
 
 def _add_learner_flags(parser: argparse.ArgumentParser) -> None:
-    _add_replay(parser)
     parser.add_argument(
         "--num_evaluators",
         type=int,
@@ -78,14 +71,6 @@ def _add_replay_server_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, help="to listen on (default: a free one)")
 
 
-def _check_actor_flags(arguments: argparse.Namespace) -> None:
-    if arguments.index >= arguments.num_actors:
-        raise errors.ConfigError(
-            f"--index={arguments.index}, but --num_actors={arguments.num_actors}: indices begin"
-            " at 0, and every job of the run must be told how many actors there are"
-        )
-
-
 def _check_learner_flags(arguments: argparse.Namespace) -> None:
     if arguments.num_evaluators < 0:
         raise errors.ConfigError(
@@ -97,7 +82,7 @@ KINDS: dict[str, Kind] = {
     "replay": Kind(
         "the replay server of a run of separate jobs", _make_replay, _add_replay_server_flags
     ),
-    "actor": Kind("one of its actors (--index=N)", _make_actor, _add_replay, _check_actor_flags),
+    "actor": Kind("one of its actors (--index=N)", _make_actor),
     "learner": Kind("its learner", _make_learner, _add_learner_flags, _check_learner_flags),
-    "evaluator": Kind("one of its evaluators; also: eval --run=RUN", _make_evaluator, _add_replay),
+    "evaluator": Kind("one of its evaluators; also: eval --run=RUN", _make_evaluator),
 }

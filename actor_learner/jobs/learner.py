@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import threading
 import time
-from typing import Any, Callable
+from collections.abc import Iterator
+from typing import Any
 
 from absl import logging
 
-from actor_learner.jobs import extra_jobs, worker
-from actor_learner.runs import warm_start
-from actor_learner.support import errors, unsaved
+from actor_learner import experiment as experiment_lib
+from actor_learner import parts
+from actor_learner.jobs import (
+    done_marker,
+    extra_jobs,
+    publisher,
+    replay_connection,
+    run_files,
+    worker,
+)
+from actor_learner.jobs import news as news_lib
+from actor_learner.learning import policy_export
+from actor_learner.messaging import messages, protocol
+from actor_learner.parameters import store
+from actor_learner.replay.reading import version_limit
+from actor_learner.replay.server import state
+from actor_learner.reporting import curve, jsonl, metric_files
+from actor_learner.runs import (
+    best_policy,
+    contract,
+    evaluations,
+    final_evaluation,
+    learning_side,
+    model,
+    pacing,
+    reported_statistics,
+    stored_versions,
+    train_thread,
+    warm_start,
+)
+from actor_learner.runs import epoch as epoch_lib
+from actor_learner.support import counters, errors, reverb_calls, unsaved
 
 KIND = "learner"
 SLICE_SECONDS = 0.25
@@ -22,7 +54,17 @@ _REST_SECONDS = 0.2
 _LONG_TRAINING_SECONDS = 0.1
 _STUCK_SECONDS = 1.0
 _LAST_STEP_SECONDS = 5.0
-_KNOWN_SECONDS = 5.0
+_TABLE_SECONDS = 5.0
+_ALONE_SECONDS = 10.0
+_MAX_WAITING = 10_000
+
+_REPORT = {"actor": int, "incarnation": str, "total": int, "episodes": int}
+_LISTS = {"returns": (int, float), "lengths": (int,)}
+_RESULT = {
+    "evaluator": int, "incarnation": str, "train_step": int, "environment_step": int,
+    "mean": float, "std": float, "min": float, "max": float, "episodes": int,
+}  # fmt: skip
+_FIGURES = {"mean": float, "std": float, "min": float, "max": float, "episodes": int}
 
 
 class LearnerJob(worker.Worker):
@@ -32,300 +74,302 @@ class LearnerJob(worker.Worker):
     and completes when the steps are taken or an evaluator reports the target return; if there are
     evaluators, once the final version has been evaluated.
 
-    A server that was away is asked whose it is before there is more training with it: another
-    run's may have its port by then.
+    Requests of actors and evaluators are answered between two slices, when what they say has been
+    taken in: what was answered is part of the next checkpoint.
 
     Args:
-      replay_address: `host:port` of the replay server; None asks the name registry.
       num_evaluators: How many evaluators the run has, if it is known; others that show themselves
         count as well.
     """
 
-    def __init__(self, replay_address: str | None = None, num_evaluators: int = 0) -> None:
-        self._replay_address = replay_address
+    def __init__(self, num_evaluators: int = 0) -> None:
         self._num_evaluators = num_evaluators
         self._closing = contextlib.ExitStack()
-        self._trainer = None
-        self._limit = None
+        self._inbox: collections.deque[protocol.Request] = collections.deque()
+        self._saving = threading.Lock()
+        self._limit: version_limit.VersionLimit | None = None
         self._moved_to, self._moved_at = -1, 0.0
-        self._complete = False
-        self._is_training = False
-        self._environment_step = 0
-        self._has_others_experience = False
+        self._final: final_evaluation.FinalEvaluation | None = None
+        self._reported_steps = 0
+        self._actors: list[int] = []
+        self._alone_since: float | None = None
+        self._said_alone = False
+        self._iterations = 1
 
     def configure(self) -> None:
-        from actor_learner import experiment as experiment_lib
-        from actor_learner import parts
-        from actor_learner.jobs import contract, done_marker, presence, replay_connection, run_files
-        from actor_learner.runs import model
-
         job = self.job
         if job.index != 0:
-            raise errors.ConfigError(f"a run has one learner, so --index={job.index} has no place")
+            raise errors.ConfigError(f"--index={job.index} is out of range: a run has one learner")
         if job.run_dir is None:
             raise errors.ConfigError(
                 f"the learner leaves checkpoints, metrics and policies behind, but --run={job.run} "
-                f"is no directory: pass --run=some/place/{job.run}"
+                f"is not a directory: pass --run=some/place/{job.run}"
             )
         run_files.lock_run(job, self._closing)
-        self._final_seconds = extra_jobs.declared(job.source).final_evaluation_seconds
+        self._settings = extra_jobs.declared(job.source)
         self._closing.enter_context(parts.scope())
         self._experiment = experiment_lib.Experiment()
-        self._partner = replay_connection.Partner(job, self._replay_address)
-        self._model = model.Model(
-            self._experiment,
-            *contract.specs_of(self._partner.contract),
-            self._partner.num_lanes,
-            seed=job.seed,
-            num_actors=job.num_actors,
-        )
-        self._partner.check(self._model)
-        self._presence = presence.Presence(job, self._partner, trust_seconds=_KNOWN_SECONDS)
+        self._replay = replay_connection.ReplayConnection(job)
+        self._closing.callback(self._replay.close)
+        self._model = self._make_model()
+        self._replay.check(self._model)
+        # From here on an earlier learner that wakes up is refused.
+        self._epoch = epoch_lib.Epoch.begin(job.run_dir)
         parts.publish(
             run_dir=str(job.run_dir),
             train_step=self._model.train_step,
             environment_step=self._model.environment_step,
             agent=self._model.agent,
-            replay_client=self._partner.client,
+            replay_client=self._replay.client,
         )
         warm_start.WarmStart().apply(self._model.agent, job.run_dir)
-        self._build_trainer()
-        self._build_broadcast()
-        self._build_supply()
-        self._build_metrics()
+        self._build_learning()
+        self._build_evaluations()
+        self._publisher = publisher.Publisher(
+            job.wire,
+            self._model.published_variables(),
+            epoch=self._epoch.number,
+            version=self._learning.train_step,
+            interval_seconds=self._model.plan.publish_seconds,
+            limit=self._limit,
+        )
+        job.wire.handle(news_lib.REPORT, self._receive)
+        job.wire.handle(news_lib.RESULT, self._receive)
         run_files.describe_run(job)
-        self._completion = done_marker.Completion(job.run_dir.path, self._experiment)
-        failure = self._completion.failure_of(self.train_step)
+        self._done = done_marker.DoneMarker(job.run_dir.path, self._experiment)
+        self._learning.start()
+        failure = self._done.failure_of(self._learning.train_step)
         if failure is not None:
             raise errors.EvaluationError(failure)
-        reason = self._completion.of(self.train_step)
+        reason = self._done.of(self._learning.train_step)
         if reason is not None:
             # A predecessor died after its last train step: the others still have to hear of it.
             self._finish(reason)
 
     def poll(self) -> worker.PollResult | bool:
-        try:
-            return self._poll()
-        except errors.OtherRunError:
-            # The dataset, too, goes on with whatever server answers, and knows nothing of runs.
-            self._has_others_experience = True
-            raise
-
-    def _poll(self) -> worker.PollResult | bool:
-        if self._complete:
-            return self._rest()
-        if not self._presence.is_certain():
-            self._broadcast.check()
-            return worker.PollResult(idle_seconds=_UNREACHABLE_SECONDS)
+        self._epoch.require_latest()
         self._take_messages()
-        ended = self._evaluations.target_reached or self._trainer.learner.stop_reason
+        if self._final is not None:
+            return self._rest()
+        ended = self._evaluations.target_reached or self._learning.stop_reason
         if ended is not None:
             self._finish(ended)
             return False
         try:
-            due = self._supply.updates_due(self.environment_step, self.train_step)
+            if not self._replay.is_there():
+                return worker.PollResult(idle_seconds=_UNREACHABLE_SECONDS)
+            due = self._learning.updates_due()
         except errors.ReplayTimeoutError as error:
-            self._presence.note_outage(error)
+            self._replay.note_outage(error)
             return worker.PollResult(idle_seconds=_UNREACHABLE_SECONDS)
-        if due <= 0:
-            self._tell()
-            if self.environment_step >= self._experiment.environment_steps:
-                self._finish("all steps are taken")
-                return False
-            return worker.PollResult(idle_seconds=_IDLE_SECONDS)
-        due = min(due, self._broadcast.fresh_updates())
+        if due <= 0 and self._learning.environment_step >= self._experiment.environment_steps:
+            self._learning.pacing.require_training(*self._learning.counters())
+            self._finish("all steps are taken")
+            return False
+        due = min(due, self._publisher.fresh_updates(self._learning.train_step))
         if due > 0:
+            self._alone_since = None
             self._train(due)
+        else:
+            self._look_for_actors()
         self._tell()
         return worker.PollResult(idle_seconds=0.0 if due > 0 else _IDLE_SECONDS)
 
     def status(self) -> dict[str, Any]:
+        steps = self._learning.environment_step
         status: dict[str, Any] = {
-            "steps": self.train_step,
-            "version": self._broadcast.version,
-            "environment_steps": self.environment_step,
-            "message": f"{self.environment_step:,} environment steps",
+            "steps": self._learning.train_step_now,
+            "version": self._publisher.version,
+            "environment_steps": steps,
+            "actors": len(self._actors),
+            "message": f"{steps:,} environment steps",
         }
-        lag = self._trainer.version_lag
+        lag = self._learning.trainer.version_lag
         if lag is not None:
             status["version_lag"] = round(lag)
         if self._limit is not None:
             status["dropped_items"] = self._limit.dropped
-        if self._trainer.learner.skips_steps:
-            skipped = status["skipped_steps"] = self._progress.skipped_steps
+        if self._learning.trainer.learner.skips_steps:
+            skipped = status["skipped_steps"] = self._learning.progress.skipped_steps
             if skipped:
                 status["message"] += f", {skipped:,} train steps skipped: not finite"
+        if self._said_alone:
+            status["message"] += "; no actor is there"
         return status
 
     def save(self) -> None:
-        if not self._complete and not self._has_others_experience:
-            self._trainer.save_after_failure()
+        if self._final is None:
+            self._learning.trainer.save_after_failure()
 
     def close(self) -> None:
         self._closing.close()
 
-    @property
-    def train_step(self) -> int:
-        """Train steps so far; those of a call that is under way included."""
-        if not self._is_training:
-            return self._trainer.learner.last_step
-        from actor_learner.support import counters
+    def _make_model(self) -> model.Model:
+        return model.Model(
+            self._experiment,
+            *contract.specs_of(self._replay.contract),
+            self._replay.num_lanes,
+            run_id=self._replay.run_id,
+            seed=self.job.seed,
+        )
 
-        return int(counters.read(self._model.train_step))
-
-    @property
-    def environment_step(self) -> int:
-        """Environment steps of all actors, as far as they are reported."""
-        return self._environment_step
-
-    def _build_trainer(self) -> None:
-        from actor_learner import experiment as experiment_lib
-        from actor_learner.replay.reading import version_limit
-        from actor_learner.runs import progress_state, reported_statistics, train_thread, trainer
-        from actor_learner.support import counters
-
-        experiment = self._experiment
+    def _build_learning(self) -> None:
+        experiment, plan, job = self._experiment, self._model.plan, self.job
         if experiment.when_lagging == experiment_lib.DROP:
             self._limit = version_limit.VersionLimit(
                 self._model.train_step, experiment.max_version_lag
             )
         self._statistics = reported_statistics.ReportedStatistics()
-        self._progress = progress_state.ProgressState(self._statistics)
-        self._trainer = trainer.Trainer(
-            self._experiment,
-            self._model.plan,
+        # The number of steps is restored with the learner; the rows continue from there.
+        self._metric_files: metric_files.MetricFiles | None = None
+        self._learning = learning_side.LearningSide(
+            experiment,
+            plan,
             self._model.algorithm,
-            self._partner.address,
-            str(self.job.run_dir),
+            job.run_dir,
+            self._replay.address,
             train_step=self._model.train_step,
-            checkpoint_items={
-                "environment_step": self._model.environment_step,
-                "progress": self._progress,
-            },
+            environment_step=self._model.environment_step,
+            statistics=self._statistics,
+            steps_taken=lambda: self._reported_steps,
+            table=self._table_state,
+            on_row=lambda row: self._metric_files.write(row),
             why_no_sample=lambda: (
-                f"the learner has waited {self._experiment.sample_timeout_seconds:g} s for a "
-                f"sample of the replay server at {self._partner.address}"
+                f"the learner has waited {experiment.sample_timeout_seconds:g} s for a sample of "
+                f"the replay server at {self._replay.address}"
             ),
             limit=self._limit,
+            version_lag_seconds=self._statistics.take_version_lag_seconds,
+            while_saving=self._while_saving,
         )
-        self._closing.callback(self._trainer.close)
-        self._progress.count_skipped(lambda: self._trainer.learner.skipped_steps)
-        # Beside the variable, which is what checkpoints keep: it is looked at in every poll.
-        self._environment_step = int(counters.read(self._model.environment_step))
-        self._train_thread = train_thread.TrainThread(self._trainer.run)
+        self._closing.callback(self._learning.close)
+        self._learning.pacing = self._make_pacing()
+        self._metric_files = metric_files.open_metric_files(
+            job.run_dir, self._learning.environment_step
+        )
+        self._closing.callback(self._close_metrics)
+        self._train_thread = train_thread.TrainThread(self._learning.trainer.run)
         self._closing.callback(self._train_thread.close)
 
-    def _build_broadcast(self) -> None:
-        from actor_learner.jobs import broadcast, mailbox
-        from actor_learner.parameters import store
-        from actor_learner.runs import stored_versions
-
-        self._broadcast = broadcast.Broadcast(
-            self._partner,
-            self._model,
-            lambda: (self.environment_step, self.train_step),
-            lambda: self._statistics.totals,
-            self._limit,
-        )
-        self._closing.callback(self._broadcast.close)
-        self._reports = mailbox.Receiver(self._partner.client, mailbox.REPORTS)
-        self._closing.callback(self._reports.close)
-        self._store = store.ParameterStore(self.job.run_dir.path / store.DIRECTORY)
-        self._stored = stored_versions.StoredVersions(self._store, self._model)
-
-    def _build_supply(self) -> None:
-        from actor_learner.runs import supply
-        from actor_learner.support import reverb_calls
-
-        plan, client = self._model.plan, self._partner.client
-        table = plan.stream.table_name
-        self._table = table
-        if plan.group_steps is not None:
-            items = plan.group_steps // plan.stream.unroll_length
-            learner = self._trainer.learner
-            self._supply = supply.QueuedSupply(
-                plan,
-                items,
-                self.job.num_actors,
-                client,
-                table,
-                dropped=lambda: (
-                    learner.skipped_steps * items
-                    + (0 if self._limit is None else self._limit.dropped)
-                ),
-            )
-            return
-        empty = reverb_calls.fetch_table(client, table, 30.0).current_size == 0
-        pace = plan.pace(self.environment_step, self.train_step, replay_is_empty=empty)
-        self._supply = supply.PacedSupply(plan, pace, self.job.num_actors, client, table)
-
-    def _build_metrics(self) -> None:
-        from actor_learner.jobs import mailbox
-        from actor_learner.replay.server import state
-        from actor_learner.reporting import metric_files
-        from actor_learner.runs import best_policy, evaluations, progress_rows
-
+    def _make_pacing(self) -> pacing.Pacing:
         plan = self._model.plan
-        self._metric_files = metric_files.open_metric_files(self.job.run_dir, self.environment_step)
-        self._closing.callback(self._close_metrics)
-        self._rows = progress_rows.ProgressRows(
-            progress=self._progress,
-            statistics=self._statistics,
-            counters=lambda: (self.environment_step, self.train_step),
-            table=lambda: state.table_state(self._partner.client, self._table, timeout_seconds=5.0),
-            transitions=lambda items: plan.stream.num_transitions(plan.experience, items),
-            epsilon=self._model.algorithm.epsilon,
-            version_lag=lambda: self._trainer.version_lag,
-            version_lag_seconds=self._statistics.take_version_lag_seconds,
-            on_row=self._metric_files.write,
-            interval_seconds=self._experiment.report_seconds,
-            more=self._more_columns,
-        )
-        results = mailbox.Receiver(self._partner.client, mailbox.EVALUATIONS)
-        self._closing.callback(results.close)
-        self._evaluations = evaluations.Evaluations(
-            results,
-            best_policy.Keeper(
-                self._partner.client,
-                self.job.run_dir.best,
-                self._store,
-                self._experiment.evaluation.target_return,
+        if plan.group_steps is None:
+            environment_step, train_step = self._learning.counters()
+            return pacing.ReplayPacing(
+                plan,
+                self._table_state,
+                environment_step=environment_step,
+                train_step=train_step,
+                num_actors=self._num_actors,
+                look_seconds=pacing.LOOK_SECONDS,
+            )
+        items = plan.group_steps // plan.stream.unroll_length
+        learner = self._learning.trainer.learner
+        arrived = pacing.ArrivedBatches(
+            self._table_state,
+            items,
+            lambda: (
+                learner.skipped_steps * items + (0 if self._limit is None else self._limit.dropped)
             ),
-            on_row=self._metric_files.write,
-            seconds=lambda: self._progress.seconds,
-            target_return=self._experiment.evaluation.target_return,
+            seconds=_IDLE_SECONDS,
         )
-        self._progress.start()
-        self._rows.start()
-        self._iterations = 1
+        return pacing.QueuePacing(
+            plan, arrived.waiting, num_actors=self._num_actors, max_updates=1_000
+        )
 
-    def _more_columns(self) -> dict[str, Any]:
-        columns = {} if self._limit is None else {"dropped_items": self._limit.dropped}
-        if self._trainer.learner.skips_steps:
-            columns["skipped_steps"] = self._progress.skipped_steps
-        return columns
+    def _build_evaluations(self) -> None:
+        run_dir, target = self.job.run_dir, self._experiment.evaluation.target_return
+        versions = store.ParameterStore(run_dir.path / store.DIRECTORY)
+        self._stored = stored_versions.StoredVersions(versions, self._model, self._epoch)
+        self._evaluations = evaluations.Evaluations(
+            best_policy.BestPolicyKeeper(self._make_model, run_dir.best, versions, target),
+            on_row=self._metric_files.write,
+            seconds=lambda: self._learning.progress.seconds,
+            target_return=target,
+        )
+
+    def _table_state(self) -> state.TableState:
+        table = self._model.plan.stream.table_name
+        try:
+            return state.table_state(self._replay.client, table, _TABLE_SECONDS)
+        except reverb_calls.UnknownTableError as error:
+            raise errors.OtherRunError(
+                f"the server at {self._replay.address} has no table {table!r} of this run: another "
+                "run's server has taken its port"
+            ) from error
+
+    def _num_actors(self) -> int:
+        return max(1, len(self._actors))
+
+    # Messages: received in the wire's thread, taken in between two slices of training.
+
+    def _receive(self, request: protocol.Request) -> None:
+        if len(self._inbox) >= _MAX_WAITING:
+            request.refuse("the learner has more messages than it can take: try again later")
+            return
+        self._inbox.append(request)
 
     def _take_messages(self) -> None:
-        from actor_learner.support import counters
+        if not self._saving.acquire(blocking=False):
+            return  # What a checkpoint holds must be of one moment.
+        try:
+            present = self._present("actor")
+            if present != self._actors:
+                logging.info("Actors now: %s.", ", ".join(map(str, present)) or "none")
+            self._actors = present
+            for _ in range(len(self._inbox)):
+                request = self._inbox.popleft()
+                try:
+                    self._take(request)
+                except messages.BadMessageError as error:
+                    request.refuse(str(error))
+        finally:
+            self._saving.release()
 
-        self._broadcast.check()
-        steps = sum(self._statistics.take(report) for report in self._reports.receive())
+    def _take(self, request: protocol.Request) -> None:
+        if request.message.kind == news_lib.RESULT:
+            self._evaluations.take(_result(request.body), request.message.arrays.get("policy"))
+            request.answer({"epoch": self._epoch.number})
+            return
+        report = _report(request.body)
+        steps = self._statistics.take(report)
         if steps:
-            self._environment_step += steps
+            self._reported_steps += steps
             counters.add(self._model.environment_step, steps)
-        self._evaluations.take()
+        everyone = sorted({*self._actors, report["actor"]})
+        request.answer(
+            {
+                "epoch": self._epoch.number,
+                "environment_step": self._learning.environment_step,
+                "rank": everyone.index(report["actor"]),
+                "num_actors": len(everyone),
+            }
+        )
+
+    def _present(self, kind: str) -> list[int]:
+        """The indices of the jobs of a kind that follow the news."""
+        found = set()
+        for who in self.job.wire.followers(news_lib.TOPIC):
+            name, _, index = who.rpartition("-")
+            if name == kind and index.isdecimal():
+                found.add(int(index))
+        return sorted(found)
+
+    @contextlib.contextmanager
+    def _while_saving(self) -> Iterator[None]:
+        with self._saving:
+            self._epoch.require_latest()
+            yield
+
+    # Training.
 
     def _train(self, due: int) -> None:
         """Trains for about a slice; one train step may take from microseconds to seconds."""
         # Not past the next checkpoint: a killed learner loses no more than its interval.
-        until_checkpoint = self._trainer.learner.steps_until_checkpoint or due
+        until_checkpoint = self._learning.trainer.learner.steps_until_checkpoint or due
         iterations = min(due, self._iterations, until_checkpoint)
         began = self._moved_at = time.monotonic()
-        self._is_training = True
-        try:
-            self._train_thread.run(iterations, self._while_training)
-        finally:
-            self._is_training = False
+        self._train_thread.run(iterations, self._while_training)
         spent = max(1e-4, time.monotonic() - began)
         if iterations == self._iterations:
             wanted = int(iterations * SLICE_SECONDS / spent)
@@ -333,15 +377,14 @@ class LearnerJob(worker.Worker):
 
     def _while_training(self, seconds: float) -> None:
         """Keeps actors going, and gives up on train steps that wait for a server which is gone."""
-        if seconds >= _LONG_TRAINING_SECONDS and self._presence.is_certain():
+        if seconds >= _LONG_TRAINING_SECONDS and not self._replay.is_away:
             # They may wait for experience in the place of what was dropped, or of what a server
             # that died took with it.
             self._take_messages()
             try:
-                self._supply.updates_due(self.environment_step, self.train_step)
+                self._tell_news(beyond=self._is_stuck())
             except errors.ReplayTimeoutError as error:
-                self._presence.note_outage(error)
-            self._broadcast.announce(self._steps_allowed(beyond=self._is_stuck()))
+                self._replay.note_outage(error)
         stopping = self.job.stopping.is_set()
         # Not sooner: a train step may be long, and what it changes must not be saved half-way.
         if stopping and self._is_stuck(_LAST_STEP_SECONDS):
@@ -349,7 +392,7 @@ class LearnerJob(worker.Worker):
         if not stopping and seconds < self._experiment.sample_timeout_seconds:
             return
         try:
-            self._partner.require_answer()
+            self._replay.require_answer()
         except errors.ReplayTimeoutError as error:
             if stopping:
                 raise worker.Stopping(f"{self.job} ends without its server") from error
@@ -357,82 +400,116 @@ class LearnerJob(worker.Worker):
 
     def _is_stuck(self, after_seconds: float = _STUCK_SECONDS) -> bool:
         """Whether no train step was taken for a while, though some are under way."""
-        now = time.monotonic()
-        if self.train_step != self._moved_to:
-            self._moved_to, self._moved_at = self.train_step, now
+        now, step = time.monotonic(), self._learning.train_step_now
+        if step != self._moved_to:
+            self._moved_to, self._moved_at = step, now
         return now - self._moved_at > after_seconds
 
-    def _steps_allowed(self, beyond: bool = False) -> int:
-        """Environment steps by which actors are to wait; `beyond` the last one if they must."""
-        allowed = self._supply.steps_allowed(self.environment_step, self.train_step)
-        return allowed if beyond else min(allowed, self._experiment.environment_steps)
+    def _look_for_actors(self) -> None:
+        """Says after some seconds that nobody collects, and ends after a deadline."""
+        now = time.monotonic()
+        if self._actors:
+            if self._said_alone:
+                logging.info("%s has an actor again.", self.job)
+            self._alone_since, self._said_alone = None, False
+            return
+        self._alone_since = self._alone_since or now
+        alone = now - self._alone_since
+        if alone > _ALONE_SECONDS and not self._said_alone:
+            self._said_alone = True
+            logging.warning(
+                "%s waits for experience, and no actor has shown itself for %.0f s: start one with "
+                "`actor-learner actor --run=… --index=N`.",
+                self.job,
+                alone,
+            )
+        if alone > self._settings.patience_seconds:
+            raise errors.JobTimeoutError(
+                f"{self.job} has waited {alone:.0f} s for an actor (Jobs.patience_seconds), and "
+                "none has come"
+            )
+
+    # What the others are told.
 
     def _tell(self) -> None:
         """Tells the other jobs, the parameter store and the metrics how far training is."""
-        self._broadcast.publish()
-        self._broadcast.announce(self._steps_allowed())
-        self._stored.push_if_due()
-        self._write_row(self._rows.write_if_due)
-
-    def _write_row(self, write: Callable[[Any], None]) -> None:
+        self._publisher.publish(self._learning.train_step)
         try:
-            write(self._trainer.loss)
+            self._tell_news()
+        except errors.ReplayTimeoutError as error:
+            self._replay.note_outage(error)
+            return
+        self._stored.push_if_due()
+        self._write_row(final=False)
+
+    def _tell_news(self, *, beyond: bool = False) -> None:
+        """Says how far the learner is and how far actors may go; `beyond` the end if they must."""
+        steps, train_step = self._learning.environment_step, self._learning.train_step_now
+        done = self._final is not None
+        allowed = steps if done else self._learning.pacing.steps_allowed(steps, train_step)
+        if not beyond:
+            allowed = min(allowed, self._experiment.environment_steps)
+        self._publisher.tell(
+            news_lib.News(
+                epoch=self._epoch.number,
+                train_step=train_step,
+                version=self._publisher.version,
+                environment_step=steps,
+                steps_allowed=allowed,
+                num_actors=self._num_actors(),
+                done=done,
+            )
+        )
+
+    def _write_row(self, *, final: bool) -> None:
+        try:
+            if final:
+                self._learning.write_row()
+            else:
+                self._learning.write_row_if_due()
         except errors.ReplayTimeoutError as error:
             logging.warning("No line of metrics: %s", error)
 
+    # The end.
+
     def _finish(self, reason: str) -> None:
         """Saves and exports, then publishes the final version and says that it is the final one."""
-        from actor_learner.jobs import last_evaluation
-        from actor_learner.learning import policy_export
-
-        run_dir = self.job.run_dir
-        self._trainer.learner.save_checkpoint()
-        self._completion.note(self.train_step, reason)
+        train_step, run_dir = self._learning.train_step, self.job.run_dir
+        self._learning.save()
+        self._done.note(train_step, reason)
         self._stored.push()
         policy_export.export_policies(
             str(run_dir.policies), self._model.agent, self._model.train_step
         )
-        self._broadcast.publish(now=True)
-        self._broadcast.announce(self._steps_allowed(), done=True)
-        self._broadcast.flush()
-        self._write_row(self._rows.write)
-        self._last_evaluation = last_evaluation.LastEvaluation(
-            self.job,
-            self.train_step,
-            self._final_seconds,
+        self._publisher.publish(train_step, now=True)
+        self._write_row(final=True)
+        self._final = final_evaluation.FinalEvaluation(
+            train_step,
+            self._settings.final_evaluation_seconds,
             num_evaluators=self._num_evaluators,
         )
-        self._complete = True
+        self._tell_news()
         logging.info("Training is complete: %s.", reason)
 
     def _rest(self) -> worker.PollResult:
         """Waits, training being complete, for the final version's evaluation to write it down."""
-        self._broadcast.publish()
-        # Also to those that had died, or lost their server.
-        self._broadcast.announce(self._steps_allowed(), done=True)
-        done = not self._last_evaluation.is_expected(self._take_last_results)
+        self._tell_news()
+        raters = self._evaluations.raters(self._final.version)
+        done = not self._final.is_expected(self._present("evaluator"), raters)
         if done:
             self._require_rated()
         return worker.PollResult(done=done, idle_seconds=_REST_SECONDS)
 
     def _require_rated(self) -> None:
         """Refuses to call a run a success whose final version cannot be evaluated."""
+        version = self._final.version
         try:
-            self._evaluations.require_finite(self.train_step)
+            self._evaluations.require_finite(version)
         except errors.EvaluationError as error:
-            reason = self._completion.of(self.train_step)
-            self._completion.note(self.train_step, reason, failure=str(error))
+            self._done.note(version, self._done.of(version), failure=str(error))
             raise
 
-    def _take_last_results(self) -> set[int]:
-        self._take_messages()
-        if self._evaluations.candidates_wait:
-            return set()  # One of them may be better than the best that is kept.
-        return self._evaluations.raters(self.train_step)
-
     def _close_metrics(self) -> None:
-        from actor_learner.reporting import curve, jsonl
-
         run_dir = self.job.run_dir
         self._metric_files.close()
         unsaved.ledger().attempt(
@@ -445,3 +522,34 @@ class LearnerJob(worker.Worker):
             ),
             where=run_dir.curve,
         )
+
+
+def _report(body: Any) -> dict[str, Any]:
+    """An actor's report, checked.
+
+    Raises:
+      messages.BadMessageError: If it is something else.
+    """
+    report = news_lib.checked(body, _REPORT)
+    for name, kinds in _LISTS.items():
+        values = body.get(name)
+        if not isinstance(values, list) or not all(isinstance(v, kinds) for v in values):
+            raise messages.BadMessageError(f"{name} of a report is not a list of numbers")
+        report[name] = values
+    lag = body.get("version_lag_seconds")
+    report["version_lag_seconds"] = float(lag) if isinstance(lag, (int, float)) else None
+    return report
+
+
+def _result(body: Any) -> dict[str, Any]:
+    """An evaluator's result, checked.
+
+    Raises:
+      messages.BadMessageError: If it is something else.
+    """
+    result = news_lib.checked(body, _RESULT)
+    confirmed = body.get("confirmed")
+    if confirmed is not None and not isinstance(confirmed, dict):
+        raise messages.BadMessageError("`confirmed` of a result is not a map")
+    result["confirmed"] = None if confirmed is None else news_lib.checked(confirmed, _FIGURES)
+    return result

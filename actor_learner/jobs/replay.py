@@ -1,4 +1,4 @@
-"""The replay job: holds the experience of a run, and all that its jobs tell one another."""
+"""The replay job: holds the experience of a run, and tells its jobs what they join."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from typing import Any
 
 from absl import logging
 
-from actor_learner.jobs import host_address, worker
+from actor_learner import experiment as experiment_lib
+from actor_learner.environments import lanes
+from actor_learner.jobs import extra_jobs, replay_connection, worker
+from actor_learner.messaging import protocol
+from actor_learner.replay.server import server
+from actor_learner.replay.streams import recorded_replay
+from actor_learner.runs import model, table_checks
 from actor_learner.support import disk_space, errors, unsaved
 
 KIND = "replay"
-_PORT = "replay_port"
+_PORT, _RUN_ID = "replay_port", "run_id"
 _IDLE_SECONDS = 0.5
-_EMPTY_SECONDS = 60.0
 _CONTENTS = "the replay's contents"
 
 
@@ -24,34 +29,27 @@ class ReplayJob(worker.Worker):
     The environment is built once, for its specs, and closed again.
 
     Args:
-      host: Under which name other machines reach this one; None finds out.
       port: To listen on; None takes the one that the run's server had before, or a free one.
     """
 
-    def __init__(self, host: str | None = None, port: int | None = None) -> None:
-        self._host = host
+    def __init__(self, port: int | None = None) -> None:
         self._port = port
         self._server = None
         self._save_error: str | None = None
 
     def configure(self) -> None:
-        from actor_learner import experiment as experiment_lib
-        from actor_learner.environments import lanes
-        from actor_learner.jobs import contract, extra_jobs, mailbox, replay_connection
-        from actor_learner.parameters import publication
-        from actor_learner.replay.server import server
-        from actor_learner.replay.streams import recorded_replay
-        from actor_learner.runs import best_policy, model, table_checks
-
         job = self.job
         if job.index != 0:
-            raise errors.ConfigError(f"a run has one replay job, so --index={job.index} has none")
+            raise errors.ConfigError(
+                f"--index={job.index} is out of range: a run has one replay job"
+            )
         self._experiment = experiment_lib.Experiment()
         if self._experiment.is_offline:
             raise errors.ConfigError(
                 "nothing is collected in this experiment, so that there is nothing for separate "
                 "jobs to do: use `actor-learner train`"
             )
+        run_id = self._run_id()
         env = self._experiment.make_environment(job.seed)
         try:
             built = model.Model(
@@ -59,47 +57,30 @@ class ReplayJob(worker.Worker):
                 env.time_step_spec(),
                 env.action_spec(),
                 lanes.as_lanes(env).num_lanes,
+                run_id=run_id,
                 seed=job.seed,
-                num_actors=job.num_actors,
             )
         finally:
             env.close()
-        experience = built.plan.stream.tables(built.plan.experience)
-        for table in experience:
+        tables = built.plan.stream.tables(built.plan.experience)
+        for table in tables:
             table_checks.refuse_unfit(table, built.plan)
-        tables = [
-            *experience,
-            *publication.publication_tables(built.published_variables()),
-            best_policy.best_table(),
-            mailbox.mailbox_table(mailbox.REPORTS),
-            mailbox.mailbox_table(mailbox.EVALUATIONS),
-            contract.contract_table(),
-            *extra_jobs.Jobs().tables,
-        ]
-        self._table = tables[0].name
-        if job.run_dir is not None:
-            table_checks.refuse_replay_of_one_process(job.run_dir)
+        self._table = built.plan.stream.table_name
         self._server = server.ReplayServer(
-            tables,
+            [*tables, *extra_jobs.Jobs().tables],
             self._choose_port(),
             checkpoint_dir=None if job.run_dir is None else job.run_dir.replay,
             standalone=True,
         )
-        client = self._server.client()
-        if self._server.restored_from is None:
-            run_id = job.remembered(replay_connection.RUN_ID, uuid.uuid4().hex)
-        else:
+        if self._server.restored_from is not None:
             logging.info("Restored from %s.", self._server.restored_from)
-            # Jobs that have lived on know it by this one, even if the registry has lost it.
-            run_id = contract.read(client)["run id"]
-            # What the learner said before is not so any more, least of all that it is done.
-            self._forget(publication.ANNOUNCEMENTS_TABLE)
         if isinstance(built.plan.stream, recorded_replay.PrefilledStream):
-            built.plan.stream.fill(built.plan.experience, client)
-        contract.write(client, built.contract(run_id))
-        job.remember(replay_connection.RUN_ID, run_id)
+            built.plan.stream.fill(built.plan.experience, self._server.client())
         job.remember(_PORT, str(self._server.port))
-        job.publish_address(f"{self._host or host_address.own_host(job)}:{self._server.port}")
+        address = f"{job.host}:{self._server.port}"
+        self._answer = {"address": address, "contract": built.contract(run_id)}
+        job.wire.handle(replay_connection.CONTRACT, self._tell)
+        job.publish_address(address)  # For jobs of the user's own.
         self._saved_at = time.monotonic()
 
     def poll(self) -> worker.PollResult:
@@ -142,22 +123,19 @@ class ReplayJob(worker.Worker):
         self._save_error = None
         return None
 
-    def _forget(self, table: str) -> None:
-        from actor_learner.support import reverb_calls
+    def _tell(self, request: protocol.Request) -> None:
+        request.answer(self._answer)
 
-        client = self._server.client()
-        reverb_calls.call_with_deadline(
-            lambda: client.reset(table),
-            _EMPTY_SECONDS,
-            lambda: reverb_calls.no_answer(client.server_address, _EMPTY_SECONDS),
-        )
+    def _run_id(self) -> str:
+        """The id of the run, which its directory keeps; where there is none, the registry does."""
+        if self.job.run_dir is not None:
+            return self.job.run_dir.run_id()
+        return self.job.remembered(_RUN_ID, uuid.uuid4().hex)
 
     def _choose_port(self) -> int | None:
         """The port of the run's earlier server, which its writers and readers keep trying."""
         if self._port is not None:
             return self._port
-        from actor_learner.replay.server import server
-
         before = self.job.remembered(_PORT, "0")
         if before == "0":
             return None

@@ -215,12 +215,46 @@ def log_if_not_confirmed(result: EvaluationResult, target_return: float | None) 
     )
 
 
+class BestScore:
+    """The highest score so far: what an evaluator knows of policies that others keep.
+
+    An evaluation that is not finite, or whose confirmation is not, changes nothing.
+
+    Args:
+      target_return: A policy that is confirmed to reach this is better than one that is not.
+
+    Attributes:
+      best: The score; None before the first.
+    """
+
+    def __init__(self, target_return: float | None = None) -> None:
+        self._target_return = target_return
+        self.best: dict[str, Any] | None = None
+
+    def would_keep(self, result: EvaluationResult) -> bool:
+        """Whether the policy would be the best so far, judging by episodes that were played."""
+        is_finite = result.is_finite and (result.confirmed is None or result.confirmed.is_finite)
+        return is_finite and self.is_better(score_of(result))
+
+    def is_better(self, score: Mapping[str, Any]) -> bool:
+        """Whether a score is better than the best so far."""
+        return supersedes(score, self.best, self._target_return)
+
+    def __call__(self, result: EvaluationResult) -> None:
+        """Keeps the score if it is better than the best so far."""
+        if self.would_keep(result):
+            self.keep(score_of(result))
+
+    def keep(self, score: dict[str, Any]) -> None:
+        """Keeps a score that `is_better`."""
+        self.best = score
+
+
 @configurable.register
-class BestPolicyTrigger:
+class BestPolicyTrigger(BestScore):
     """Keeps the policy with the highest mean return: an observer of an `EvaluationTrigger`.
 
-    The score that it keeps, and shows, is that of the confirming episodes where there are some. An
-    evaluation that is not finite, or whose confirmation is not, changes nothing.
+    The score that it keeps, and shows, is that of the confirming episodes where there are some.
 
     `<directory>/policy` is the SavedModel and `<directory>/score.json` its score; the directory
     belongs to this class and holds nothing else. Both are written to `<directory>.new` and change
@@ -251,31 +285,27 @@ class BestPolicyTrigger:
         Raises:
           ValueError: If `directory` holds anything but a best policy.
         """
+        super().__init__(target_return)
         self._directory = os.fspath(directory).rstrip(os.sep)
         self._policy = policy
         self._train_step = train_step
-        self._target_return = target_return
         self._saver: policy_saver.PolicySaver | None = None
         self._graph_written = False
         self._held: tuple[dict[str, Any], held_policy.HeldPolicy] | None = None
-        _refuse_foreign_files(self._directory)
-        self.best: dict[str, Any] | None = read_best_score(self._directory)
+        refuse_foreign_files(self._directory)
+        self.best = read_best_score(self._directory)
 
-    def would_keep(self, result: EvaluationResult) -> bool:
-        """Whether the policy would be the best so far, judging by episodes that were played."""
-        is_finite = result.is_finite and (result.confirmed is None or result.confirmed.is_finite)
+    def is_better(self, score: Mapping[str, Any]) -> bool:
+        """Whether a score is better than the best so far, one that is not written included."""
         best = self.best if self._held is None else self._held[0]
-        return is_finite and supersedes(score_of(result), best, self._target_return)
+        return supersedes(score, best, self._target_return)
 
-    def __call__(self, result: EvaluationResult) -> None:
-        """Saves the policy as it is now if `result` says that it is better than the best so far.
+    def keep(self, score: dict[str, Any]) -> None:
+        """Saves the policy as it is now, with its score, in place of the best so far.
 
         Raises:
           errors.NotFiniteError: If a variable of it is not finite; the best so far is left.
         """
-        if not self.would_keep(result):
-            return
-        score = score_of(result)
         finite.require_finite(
             self._policy.variables(), f"the policy is not kept as the best in {self._directory}"
         )
@@ -390,7 +420,12 @@ def _read_score(directory: str) -> dict[str, Any] | None:
     return score if math.isfinite(score["mean"]) else None
 
 
-def _refuse_foreign_files(directory: str) -> None:
+def refuse_foreign_files(directory: str) -> None:
+    """Refuses a directory to be replaced as a whole that holds anything but a best policy.
+
+    Raises:
+      ValueError: Names what it holds.
+    """
     found = set(os.listdir(directory)) if os.path.isdir(directory) else set()
     foreign = sorted(found - {POLICY_DIR, SCORE_FILE})
     if foreign:

@@ -93,6 +93,7 @@ class Learner(tf.Module):
         sample_timeout_seconds: float | None = 600.0,
         when_not_finite: str = not_finite.STOP,
         max_skipped_in_a_row: int = 10,
+        while_saving: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
     ):
         """Builds everything that training needs, and restores what an earlier run left.
 
@@ -132,6 +133,8 @@ class Learner(tf.Module):
             `skip`: leave the step out, count it in `skipped_steps`, and train on.
           max_skipped_in_a_row: With `skip`, this many steps in a row may be left out; one more
             ends training as `stop` does.
+          while_saving: Makes a context that each checkpoint is saved in; if entering it raises,
+            nothing is saved.
 
         Raises:
           errors.CheckpointError: If there are checkpoints but none can be read, or the newest one
@@ -156,6 +159,7 @@ class Learner(tf.Module):
         self._use_reverb_v2 = use_reverb_v2
         self._direct_sampling = direct_sampling
         self._sample_timeout_message = sample_timeout_message
+        self._while_saving = while_saving
         self._watch = sample_watch.SampleWatch(train_step, sample_timeout_seconds)
         self._undistributed: Any = None
         self._checkpoint_interval = checkpoint_interval
@@ -293,10 +297,12 @@ class Learner(tf.Module):
         On a full disk None is returned, and the next calls of `run` try again: see `unsaved`.
         """
         return unsaved.ledger().attempt(
-            "the checkpoint",
-            lambda: self._checkpointer.save(self.train_step),
-            where=self._train_dir,
+            "the checkpoint", self._save_checkpoint, where=self._train_dir
         )
+
+    def _save_checkpoint(self) -> str:
+        with self._while_saving():
+            return self._checkpointer.save(self.train_step)
 
     def run(
         self, iterations: int = 1, iterator: Any | None = None, parallel_iterations: int = 10

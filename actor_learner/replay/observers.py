@@ -118,7 +118,7 @@ class ReverbAddEpisodeObserver(lane_streams.LaneStreams):
     def _write_cached_steps(self) -> None:
         """Makes an item of the episode's steps, unless they are in one; keeps the cache."""
         if self._lane.has_new_steps and self._cached_steps:
-            self._lane.create_item(self._cached_steps, self._priority)
+            self._lane.make_item(self._cached_steps, self._priority)
 
     def _write_remaining_steps(self) -> None:
         if not self._lane.overflowed:
@@ -210,7 +210,7 @@ class ReverbAddTrajectoryObserver(lane_streams.LaneStreams):
     def _write_cached_steps(self) -> None:
         """Makes an item if a window ends with the last step; keeps the cache."""
         if self._sequence_lengths_reached():
-            self._lane.create_item(self._sequence_length, self._priority)
+            self._lane.make_item(self._sequence_length, self._priority)
 
     def _get_padding_step(self, example_trajectory: Any) -> Any:
         """The step that episodes are padded with: a boundary step of zeros, like the example."""
@@ -230,7 +230,7 @@ class ReverbAddTrajectoryObserver(lane_streams.LaneStreams):
         else:
             missing = self._sequence_length - self._cached_steps
         for _ in range(missing):
-            self._lane.append(padding, self._layout)
+            self._lane.add(padding, self._layout)
             self._write_cached_steps()
 
     def _write_remaining_steps(self) -> None:

@@ -1,28 +1,27 @@
-"""What the learner makes of the evaluators' messages: rows, the best policy, a reason to end."""
+"""What the learner makes of the evaluators' results: rows, the best policy, a reason to end."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, Callable
 
+import numpy as np
 from absl import logging
 
-from actor_learner.jobs import mailbox
 from actor_learner.learning import evaluation
 from actor_learner.runs import best_policy, rating
-from actor_learner.support import errors, unsaved
+from actor_learner.support import errors
 
-# What a restored replay may send once more is some minutes old, a few hundred results at most.
+# An evaluator sends a result again only until it is answered.
 _REMEMBERED_RESULTS = 10_000
 # Who has rated it is asked of the final version only, which is among the latest to be rated.
 _REMEMBERED_VERSIONS = 100
 
 
 class Evaluations:
-    """Takes results out of the evaluators' mailbox, each once.
+    """Takes the results of evaluators, each once.
 
     Args:
-      receiver: Of the mailbox.
       keeper: Keeps the best of the policies that evaluators have sent.
       on_row: Takes a line of metrics per result.
       seconds: Returns the run's clock.
@@ -30,19 +29,16 @@ class Evaluations:
 
     Attributes:
       target_reached: How the target was reached; None before.
-      candidates_wait: Whether there may be a policy, better than the best, that is not kept yet.
     """
 
     def __init__(
         self,
-        receiver: mailbox.Receiver,
-        keeper: best_policy.Keeper,
+        keeper: best_policy.BestPolicyKeeper,
         *,
         on_row: Callable[[dict[str, Any]], None],
         seconds: Callable[[], float],
         target_return: float | None,
     ) -> None:
-        self._receiver = receiver
         self._keeper = keeper
         self._on_row = on_row
         self._seconds = seconds
@@ -51,44 +47,43 @@ class Evaluations:
         self._taken: dict[tuple[int, str, int], None] = {}
         self._raters: dict[int, set[int]] = {}
         self._not_finite: dict[int, errors.EvaluationError] = {}
-        # An earlier learner may have left some.
-        self.candidates_wait = True
         self.target_reached: str | None = None
 
-    def take(self) -> None:
-        """Takes in what has come since the last call; does not wait for more."""
-        taken = []
-        for result in self._receiver.receive():
-            # An evaluator that is restarted may rate a version again.
-            key = (result["evaluator"], result["incarnation"], result["train_step"])
-            if key in self._taken:
-                continue  # A restored replay sends what it had once more.
-            self._taken[key] = None
-            _keep_latest(self._taken, _REMEMBERED_RESULTS)
-            # Sent before its message, so that it is kept before a target reached ends training.
-            self.candidates_wait = self.candidates_wait or result["sent"]
-            taken.append(result)
-        if self.candidates_wait:
-            # On a full disk they wait on, in the replay server.
-            unsaved.ledger().attempt(
-                evaluation.BEST_POLICY,
-                self._keep_candidates,
-                where=self._keeper.directory,
-                if_due=True,
-            )
-        for result in taken:
-            self._raters.setdefault(result["train_step"], set()).add(result["evaluator"])
-            _keep_latest(self._raters, _REMEMBERED_VERSIONS)
-            self._take(result)
+    def take(self, result: dict[str, Any], packed: np.ndarray | None = None) -> None:
+        """Takes a result in; one that comes again changes nothing.
 
-    def _keep_candidates(self) -> Any:
+        Args:
+          result: What the evaluator has found.
+          packed: The variables of the policy, if it is the best that this evaluator has rated.
+        """
+        # An evaluator that is restarted may rate a version again.
+        key = (result["evaluator"], result["incarnation"], result["train_step"])
+        if key in self._taken:
+            return
+        if packed is not None:
+            # First of all, so that it is kept before a target that it reaches ends training.
+            self._keep(result, packed)
+        self._taken[key] = None
+        _keep_latest(self._taken, _REMEMBERED_RESULTS)
+        self._raters.setdefault(result["train_step"], set()).add(result["evaluator"])
+        _keep_latest(self._raters, _REMEMBERED_VERSIONS)
+        self._note(result)
+
+    def _keep(self, result: dict[str, Any], packed: np.ndarray) -> None:
+        figures = {name: result[name] for name in ("mean", "std", "min", "max", "episodes")}
+        score = dict(
+            result["confirmed"] or figures,
+            train_step=result["train_step"],
+            environment_step=result["environment_step"],
+        )
+        if result["confirmed"] is not None:
+            score[evaluation.CHOSEN_BY] = figures
         try:
-            self._keeper.take()
-        except errors.ReplayTimeoutError as error:
-            logging.warning("What evaluators rate best is not kept yet: %s", error)
-            return unsaved.LATER
-        self.candidates_wait = False
-        return None
+            self._keeper.take(score, packed)
+        except (ValueError, errors.NotFiniteError) as error:
+            logging.error(
+                "evaluator-%d sent a policy that is refused: %s", result["evaluator"], error
+            )
 
     def raters(self, version: int) -> set[int]:
         """The evaluators whose result of this version has come, by index."""
@@ -103,7 +98,7 @@ class Evaluations:
         if version in self._not_finite:
             raise self._not_finite[version]
 
-    def _take(self, result: dict[str, Any]) -> None:
+    def _note(self, result: dict[str, Any]) -> None:
         best = self._keeper.best
         self._on_row(
             {

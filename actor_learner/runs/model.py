@@ -9,7 +9,7 @@ from tf_agents.specs import tensor_spec
 
 from actor_learner import experiment as experiment_lib
 from actor_learner.agents import algorithm as algorithm_lib
-from actor_learner.jobs import contract as contract_lib
+from actor_learner.runs import contract as contract_lib
 from actor_learner.support import errors
 
 
@@ -21,9 +21,8 @@ class Model:
       time_step_spec: Of the environment, for one lane.
       action_spec: Of the environment.
       num_lanes: Lanes of each actor.
+      run_id: Of the run; the names of its tables carry it.
       seed: Of networks and of random numbers in this process.
-      actor_index: Which actor this is, for policies that explore differently per lane.
-      num_actors: How many there are.
     """
 
     def __init__(
@@ -33,9 +32,8 @@ class Model:
         action_spec: Any,
         num_lanes: int,
         *,
+        run_id: str,
         seed: int,
-        actor_index: int = 0,
-        num_actors: int = 1,
     ) -> None:
         if experiment.deterministic:
             raise errors.ConfigError(
@@ -43,7 +41,6 @@ class Model:
                 "time is never twice the same. Use `actor-learner train`"
             )
         tf.keras.utils.set_random_seed(seed)
-        self._num_actors = num_actors
         self.time_step_spec = tensor_spec.from_spec(time_step_spec)
         self.action_spec = tensor_spec.from_spec(action_spec)
         self.train_step = tf.Variable(0, trainable=False, dtype=tf.int64, name="train_step")
@@ -55,11 +52,10 @@ class Model:
                 train_step=self.train_step,
                 environment_step=self.environment_step,
                 num_lanes=num_lanes,
-                first_lane=actor_index * num_lanes,
-                total_lanes=num_actors * num_lanes,
+                total_lanes=num_lanes,
             )
         )
-        self.plan = experiment.plan(self.algorithm, num_lanes)
+        self.plan = experiment.plan(self.algorithm, num_lanes, run_id)
 
     @property
     def agent(self) -> Any:
@@ -88,5 +84,4 @@ class Model:
             self.algorithm,
             self.plan,
             self.published_variables(),
-            self._num_actors,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Iterator
 from typing import Any, Callable
 
 import numpy as np
@@ -18,19 +19,17 @@ from actor_learner.learning import evaluation, policy_export, triggers
 from actor_learner.replay.server import server
 from actor_learner.replay.streams import recorded_replay
 from actor_learner.runs import (
-    lives,
-    overlapped_run,
-    own_collector,
-    own_supply,
-    progress_rows,
-    progress_state,
+    acting_side,
+    learning_side,
+    pacing,
     rating,
     table_checks,
-    trainer,
+    threads,
+    turns,
     warm_start,
 )
+from actor_learner.runs import epoch as epoch_lib
 from actor_learner.support import (
-    counters,
     errors,
     leaking_python,
     seeds,
@@ -38,13 +37,10 @@ from actor_learner.support import (
     unsaved,
 )
 
-JOB = "train"
-"""Directory of the run's `jobs/` where the log is, and what else is of this process alone."""
-
 COMPLETED, TARGET_REACHED = "completed", "target reached"
 STOPPED, INTERRUPTED = "stopped", "interrupted"
 
-Row = progress_rows.Row
+Row = learning_side.Row
 
 
 class OneProcess:
@@ -114,18 +110,17 @@ class OneProcess:
     @property
     def environment_step(self) -> int:
         """Environment steps so far, those of earlier processes of a resumed run included."""
-        taken = 0 if self._acting is None else self._acting.collector.steps_taken
-        return self._first_environment_step + taken
+        return self._learning.environment_step
 
     @property
     def train_step(self) -> int:
         """Train steps so far; while the learner trains, those before that call of it."""
-        return self._trainer.learner.last_step
+        return self._learning.train_step
 
     @property
     def seconds(self) -> float:
         """Seconds of training, earlier processes of a resumed run included."""
-        return self._progress.seconds
+        return self._learning.progress.seconds
 
     @property
     def best(self) -> Row | None:
@@ -135,13 +130,13 @@ class OneProcess:
     @property
     def restored_from(self) -> str | None:
         """The checkpoint that training goes on from."""
-        return self._trainer.learner.restored_from
+        return self._learning.trainer.learner.restored_from
 
     @property
     def stop_reason(self) -> str | None:
         """Why training ended before its time; None if it did not."""
         reached = self._rating is not None and self._rating.target_reached
-        return reached or self._trainer.learner.stop_reason
+        return reached or self._learning.stop_reason
 
     def describe(self) -> list[str]:
         """Lines that say what was built."""
@@ -166,41 +161,51 @@ class OneProcess:
         Raises:
           errors.EvaluationError: If the last evaluation is not finite.
         """
-        self._progress.start()
-        self._rows.start()
+        self._learning.start()
         try:
-            if self._experiment.is_offline:
-                self._run_offline()
-            elif self._experiment.overlap:
-                self._run_overlapped()
-            else:
-                self._run_by_turns()
-            if self._acting is not None and self._steps_are_taken():
-                self._supply.require_training(*self._counters())
+            self._train()
         except errors.TriggerError:
             raise  # The learner has saved already.
         except BaseException:
-            self._trainer.save_after_failure()
+            self._learning.trainer.save_after_failure()
             raise
         self._save()
         rated = self._rating is None or self._rating.evaluated_at == self.train_step
         if not self._ended() and not rated:
             self._finish_evaluation()
-        self._progress.stop()
-        self._rows.write(self._trainer.loss)
+        self._learning.progress.stop()
+        self._learning.write_row()
         if self._rating is not None and self._rating.target_reached:
             return TARGET_REACHED
         if self._stop.is_set() and not self._steps_are_taken():
             return INTERRUPTED
         if self._rating is not None:
             self._rating.require_finite()
-        return COMPLETED if self._trainer.learner.stop_reason is None else STOPPED
+        return COMPLETED if self._learning.stop_reason is None else STOPPED
 
     def export_policies(self) -> None:
         """Writes SavedModels of the policy, collect policy and greedy policy as they are now."""
         policy_export.export_policies(
             str(self._run.policies), self._algorithm.agent, self._train_step
         )
+
+    def _train(self) -> None:
+        experiment = self._experiment
+        if self._acting is None:
+            turns.run_offline(
+                self._learning,
+                train_steps=experiment.train_steps,
+                evaluation_interval=experiment.evaluation.interval,
+                ended=self._ended,
+            )
+            return
+        until = dict(environment_steps=experiment.environment_steps, ended=self._ended)
+        if self._policy_copy is None:
+            turns.run(self._acting, self._learning, **until)
+        else:
+            threads.run(self._acting, self._learning, self._policy_copy, **until)
+        if self._steps_are_taken():
+            self._learning.pacing.require_training(*self._learning.counters())
 
     def _build(self, seed: int) -> None:
         experiment, run = self._experiment, self._run
@@ -213,8 +218,8 @@ class OneProcess:
         if experiment.deterministic:
             # For the whole process: TensorFlow has no way back.
             tf.config.experimental.enable_op_determinism()
-        life = lives.begin(run, JOB)
-        rating_seed, seed = seed, seeds.of_life(seed, life)
+        self._epoch = epoch_lib.Epoch.begin(run)
+        rating_seed, seed = seed, seeds.of_life(seed, self._epoch.number)
         tf.keras.utils.set_random_seed(seed)
         self._train_step = tf.Variable(0, trainable=False, dtype=tf.int64, name="train_step")
         self._environment_step = tf.Variable(0, trainable=False, dtype=tf.int64)
@@ -225,33 +230,12 @@ class OneProcess:
         warm_start.WarmStart().apply(self._algorithm.agent, run)
         parts.publish(agent=self._algorithm.agent)
         self._build_server()
-        if experiment.is_offline:
-            self._statistics = metrics.EpisodeStatistics(experiment.metrics_window)
-            self._acting = None
-        else:
-            self._build_collector(seed)
-        self._build_trainer()
-        if self._acting is not None:
-            self._build_supply()
-        self._build_rating(rating_seed, life)
-        self._rows = progress_rows.ProgressRows(
-            progress=self._progress,
-            statistics=self._statistics,
-            counters=self._counters,
-            table=self._table_state,
-            transitions=lambda items: self._plan.stream.num_transitions(
-                self._plan.experience, items
-            ),
-            epsilon=self._algorithm.epsilon,
-            version_lag=lambda: self._trainer.version_lag,
-            on_row=self._on_row,
-            more=self._skipped_column,
-            interval_seconds=experiment.report_seconds,
-            # A run that repeats must not write more rows on a slower day.
-            interval_steps=(
-                max(1, experiment.environment_steps // 100) if experiment.deterministic else None
-            ),
-        )
+        self._acting: acting_side.ActingSide | None = None
+        self._policy_copy: threads.PolicyCopy | None = None
+        if not experiment.is_offline:
+            self._build_acting(seed)
+        self._build_learning()
+        self._build_rating(rating_seed)
 
     def _build_algorithm(self, seed: int) -> None:
         experiment, counters = self._experiment, (self._train_step, self._environment_step)
@@ -264,14 +248,12 @@ class OneProcess:
             self._closing.callback(self._env.close)
             self._algorithm = experiment.make_algorithm(self._env, *counters)
             num_lanes = lanes_lib.as_lanes(self._env).num_lanes
-        self._plan = experiment.plan(self._algorithm, num_lanes)
+        self._plan = experiment.plan(self._algorithm, num_lanes, self._run.run_id())
 
     def _build_server(self) -> None:
         tables = self._plan.stream.tables(self._plan.experience)
         for table in tables:
             table_checks.refuse_unfit(table, self._plan)
-        table_checks.refuse_replay_of_jobs(self._run)
-        self._table_name = self._plan.stream.table_name
         self._server = server.ReplayServer(tables, checkpoint_dir=self._run.replay)
         self._closing.callback(self._server.stop)
         self._client = self._server.client()
@@ -279,58 +261,88 @@ class OneProcess:
         if isinstance(self._plan.stream, recorded_replay.PrefilledStream):
             self._plan.stream.fill(self._plan.experience, self._client)
 
-    def _build_collector(self, seed: int) -> None:
-        self._acting = own_collector.OwnCollector(
+    def _build_acting(self, seed: int) -> None:
+        """Acts with the policy that is trained; in a thread of its own, with a copy of it.
+
+        The learner changes its variables one by one: nobody may act with them meanwhile.
+        """
+        algorithm, version = self._algorithm, self._train_step
+        if self._experiment.overlap:
+            version = tf.Variable(0, trainable=False, dtype=tf.int64, name="policy_version")
+            algorithm = self._experiment.make_algorithm(self._env, version, self._environment_step)
+            self._policy_copy = threads.PolicyCopy.of_policies(
+                (self._algorithm.agent.collect_policy, self._train_step),
+                (algorithm.agent.collect_policy, version),
+                shared=self._environment_step,
+            )
+        self._acting = acting_side.ActingSide(
             self._experiment,
             self._plan,
-            self._algorithm,
+            algorithm,
             self._env,
             self._client,
-            self._run,
-            train_step=self._train_step,
+            train_step=version,
             environment_step=self._environment_step,
             seed=seed,
-            trained_version=lambda: self.train_step,
+            recording_dir=self._run.experience,
+            summary_dir=str(self._run.tensorboard),
+            # A copy has a version of its own.
+            policy_version=None if self._policy_copy else lambda: self.train_step,
         )
         self._closing.callback(self._acting.close)
-        self._statistics = self._acting.collector.statistics
-        parts.publish(collect_metrics=self._acting.collector.metrics)
+        parts.publish(collect_metrics=self._acting.metrics)
 
-    def _build_trainer(self) -> None:
-        self._progress = progress_state.ProgressState(self._statistics)
-        self._trainer = trainer.Trainer(
+    def _build_learning(self) -> None:
+        """After the acting side, whose statistics a checkpoint may bring back."""
+        acting = self._acting
+        self._learning = learning_side.LearningSide(
             self._experiment,
             self._plan,
             self._algorithm,
+            self._run,
             self._server.address,
-            str(self._run),
             train_step=self._train_step,
-            checkpoint_items={
-                "environment_step": self._environment_step,
-                "progress": self._progress,
-            },
-            why_no_sample=self._why_no_sample,
-        )
-        self._closing.callback(self._trainer.close)
-        self._progress.count_skipped(lambda: self._trainer.learner.skipped_steps)
-        # The collector has taken no step yet: what is there was restored from a checkpoint.
-        self._first_environment_step = int(counters.read(self._environment_step))
-
-    def _build_supply(self) -> None:
-        """After the trainer, which may have restored counters and policy from a checkpoint."""
-        collector = self._acting.collector
-        if self._acting.policy_copy is not None:
-            self._acting.policy_copy.publish()
-        self._supply = own_supply.make_supply(
-            self._plan,
-            environment_step=self.environment_step,
-            train_step=self.train_step,
+            environment_step=self._environment_step,
+            statistics=(
+                metrics.EpisodeStatistics(self._experiment.metrics_window)
+                if acting is None
+                else acting.statistics
+            ),
+            steps_taken=lambda: 0 if acting is None else acting.steps_taken,
             table=self._table_state,
-            turns=lambda: collector.turns,
-            skipped=lambda: self._trainer.learner.skipped_steps,
+            on_row=self._on_row,
+            why_no_sample=self._why_no_sample,
+            while_saving=self._while_saving,
+        )
+        self._closing.callback(self._learning.close)
+        self._learning.pacing = self._make_pacing()
+        if self._algorithm.share_lanes is not None:
+            # A checkpoint may be of a process with other lanes.
+            self._algorithm.share_lanes(0, self._plan.num_lanes)
+        if self._policy_copy is not None:
+            self._policy_copy.publish()
+
+    @contextlib.contextmanager
+    def _while_saving(self) -> Iterator[None]:
+        self._epoch.require_latest()
+        yield
+
+    def _make_pacing(self) -> pacing.Pacing:
+        learning, acting = self._learning, self._acting
+        if self._plan.group_steps is None:
+            environment_step, train_step = learning.counters()
+            return pacing.ReplayPacing(
+                self._plan,
+                self._table_state,
+                environment_step=environment_step,
+                train_step=train_step,
+            )
+        first, learner = learning.train_step, learning.trainer.learner
+        return pacing.QueuePacing(
+            self._plan, lambda step: acting.turns - (step - first) - learner.skipped_steps
         )
 
-    def _build_rating(self, seed: int, life: int) -> None:
+    def _build_rating(self, seed: int) -> None:
         experiment, settings = self._experiment, self._experiment.evaluation
         self._rating: rating.Rating | None = None
         if not experiment.can_evaluate:
@@ -342,12 +354,18 @@ class OneProcess:
             specs = experiment.offline_specs()
         else:
             specs = (env.time_step_spec(), env.action_spec())
+        policy = experiment_lib.greedy(self._algorithm.agent.policy)
         self._rating = rating.Rating(
             experiment,
-            self._algorithm.agent.policy,
-            str(self._run.best),
+            policy,
+            evaluation.BestPolicyTrigger(
+                policy,
+                str(self._run.best),
+                train_step=self._train_step,
+                target_return=settings.target_return,
+            ),
             seed=seed,
-            life=life,
+            life=self._epoch.number,
             specs=specs,
             train_step=self._train_step,
             environment_step=self._environment_step,
@@ -357,7 +375,7 @@ class OneProcess:
         # Counted in environment steps, unless there are none.
         ratio = 1.0 if experiment.is_offline else self._plan.updates_per_step
         interval = round(settings.interval * ratio)
-        self._trainer.learner.add_trigger(
+        self._learning.trainer.learner.add_trigger(
             evaluation.EvaluationTrigger(
                 lambda: self._rating.evaluate(on_step=self._give_up_if_asked),
                 self._train_step,
@@ -370,55 +388,13 @@ class OneProcess:
         if self._rating.target_reached is not None:
             raise triggers.StopTraining(self._rating.target_reached)
 
-    def _run_offline(self) -> None:
-        while not self._finished():
-            due = self._experiment.train_steps - self.train_step
-            # Triggers, evaluations among them, are called after each call of the learner.
-            interval = self._experiment.evaluation.interval or trainer.MOST_ITERATIONS
-            until_evaluation = interval - self.train_step % interval
-            self._trainer.run(min(due, until_evaluation, trainer.MOST_ITERATIONS))
-            self._rows.write_if_due(self._trainer.loss)
-
-    def _run_by_turns(self) -> None:
-        while not self._finished():
-            self._acting.collector.run()
-            while not self._ended() and self._updates_due() > 0:
-                self._trainer.run(min(self._updates_due(), trainer.MOST_ITERATIONS))
-            self._rows.write_if_due(self._trainer.loss)
-
-    def _run_overlapped(self) -> None:
-        overlapped_run.OverlappedRun(
-            collector=self._acting.collector,
-            trainer=self._trainer,
-            policy_copy=self._acting.policy_copy,
-            supply=self._supply,
-            watch=self._acting.watch,
-            counters=self._counters_now,
-            environment_steps=self._experiment.environment_steps,
-            ended=self._ended,
-            after_training=lambda: self._rows.write_if_due(self._trainer.loss),
-        ).run()
-
-    def _updates_due(self) -> int:
-        return self._supply.updates_due(*self._counters())
-
-    def _counters(self) -> tuple[int, int]:
-        return self.environment_step, self.train_step
-
-    def _counters_now(self) -> tuple[int, int]:
-        """As `_counters`, but sees the train steps of a call that goes on in another thread."""
-        return self.environment_step, int(counters.read(self._train_step))
-
-    def _finished(self) -> bool:
-        return self._steps_are_taken() or self._ended()
-
     def _steps_are_taken(self) -> bool:
         if self._experiment.is_offline:
             return self.train_step >= self._experiment.train_steps
         return self.environment_step >= self._experiment.environment_steps
 
     def _ended(self) -> bool:
-        return self._stop.is_set() or self._trainer.learner.stop_reason is not None
+        return self._stop.is_set() or self._learning.stop_reason is not None
 
     def _finish_evaluation(self) -> None:
         """Evaluates what the last interval left, so that the final policy is rated too."""
@@ -429,14 +405,14 @@ class OneProcess:
         self._rating.note(result)
         self._report_evaluation(result)
         # With the time that this took: the clock of a run that is resumed must not go back.
-        self._trainer.learner.save_checkpoint()
+        self._learning.save()
 
     def _give_up_if_asked(self) -> None:
         if self._stop.is_set():
             raise triggers.StopTraining("interrupted during an evaluation")
 
     def _save(self) -> None:
-        self._trainer.learner.save_checkpoint()
+        self._learning.save()
         if self._acting is not None:
             self._acting.save_recording()
         if self._experiment.save_replay:
@@ -454,20 +430,15 @@ class OneProcess:
         )
 
     def _table_state(self) -> server.TableState:
-        return self._server.info().tables[self._table_name]
+        return self._server.info().tables[self._plan.stream.table_name]
 
     def _report_evaluation(self, result: evaluation.EvaluationResult) -> None:
-        self._rows.write(
-            self._trainer.loss,
+        self._learning.write_row(
             eval_return=result.mean,
             eval_return_std=result.std,
             eval_episodes=result.episodes,
             **(self._rating.best_row or {}),
         )
-
-    def _skipped_column(self) -> Row:
-        skips = self._trainer.learner.skips_steps
-        return {"skipped_steps": self._progress.skipped_steps} if skips else {}
 
     def _env_name(self) -> str:
         if self._env is None:

@@ -26,7 +26,7 @@ class Rating:
     Args:
       experiment: Says in which environment, and over how many episodes.
       policy: Evaluated with its current variables, acting greedily.
-      best_dir: Where the best policy is kept.
+      best: Keeps the best policy, or at least its score.
       seed: The run's seed, or one of it for each of several evaluators.
       life: Tells this process from others with that seed, which must confirm on other episodes.
       specs: Time step and action specs of the environment that is trained in.
@@ -35,7 +35,7 @@ class Rating:
       environment_step: Environment steps taken for training by then.
 
     Attributes:
-      best: Keeps the best policy.
+      best: As given.
       last: The latest evaluation; None before the first.
       target_reached: How the target was reached; None before.
 
@@ -47,7 +47,7 @@ class Rating:
         self,
         experiment: experiment_lib.Experiment,
         policy: tf_policy.TFPolicy,
-        best_dir: str,
+        best: evaluation.BestScore,
         *,
         seed: int,
         life: int | str,
@@ -57,6 +57,7 @@ class Rating:
         most_lanes: int | None = None,
     ) -> None:
         self._settings = experiment.evaluation
+        self.best = best
         self._seed = seed
         self._life = life
         self._confirmations = 0
@@ -65,7 +66,6 @@ class Rating:
         self._closing = contextlib.ExitStack()
         self.last: evaluation.EvaluationResult | None = None
         self.target_reached: str | None = None
-        policy = experiment_lib.greedy(policy)
         lanes = {} if most_lanes is None else {"num_envs": most_lanes}
         env = experiment.make_evaluation_environment(
             seeds.of(seed, "evaluation environment", life), **lanes
@@ -74,13 +74,10 @@ class Rating:
         try:
             evaluation_specs.require_same(env, *specs)
             self._evaluator = evaluator.Evaluator(
-                env, policy, self._settings.episodes, seed=seeds.of(seed, "choosing")
-            )
-            self.best = evaluation.BestPolicyTrigger(
-                policy,
-                best_dir,
-                train_step=train_step,
-                target_return=self._settings.target_return,
+                env,
+                experiment_lib.greedy(policy),
+                self._settings.episodes,
+                seed=seeds.of(seed, "choosing"),
             )
         except BaseException:
             self._closing.close()

@@ -8,6 +8,7 @@ from typing import Callable, NamedTuple
 from actor_learner.parameters import store as store_lib
 from actor_learner.parameters import variables
 from actor_learner.runs import best_policy
+from actor_learner.runs import epoch as epoch_lib
 from actor_learner.runs import model as model_lib
 from actor_learner.support import configurable, counters, errors, unsaved
 
@@ -48,6 +49,7 @@ class StoredVersions:
     Args:
       store: Where to.
       model: The learner's.
+      epoch: Of the learner; one that is superseded stores nothing.
       clock: Seconds.
 
     Raises:
@@ -58,11 +60,13 @@ class StoredVersions:
         self,
         store: store_lib.ParameterStore,
         model: model_lib.Model,
+        epoch: epoch_lib.Epoch,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._model = model
+        self._epoch = epoch
         self._keeping = stored_versions()
         self._clock = clock
         self._version, self._pushed_at = -1, clock()
@@ -83,12 +87,16 @@ class StoredVersions:
             )
 
     def _push(self) -> None:
+        self._epoch.require_latest()
         version = int(counters.read(self._model.train_step))
         self._store.push(
             best_policy.POLICY,
             variables.values_of(self._model.agent.policy),
             version,
-            metadata={"environment_steps": int(counters.read(self._model.environment_step))},
+            metadata={
+                "environment_steps": int(counters.read(self._model.environment_step)),
+                "epoch": self._epoch.number,
+            },
         )
         self._version = version
         self._store.gc(best_policy.POLICY, keep=self._keeping.kept)

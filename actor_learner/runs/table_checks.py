@@ -1,13 +1,10 @@
-"""Refuses, at the start, tables and saved contents that a run can make no use of."""
+"""Refuses, at the start, tables that a run can make no use of."""
 
 from __future__ import annotations
 
 import reverb
 
 from actor_learner import plan as plan_lib
-from actor_learner import run_directory
-from actor_learner.jobs import contract
-from actor_learner.replay.server import checkpoints
 from actor_learner.support import errors
 
 
@@ -47,49 +44,3 @@ def refuse_unfit(table: reverb.Table, plan: plan_lib.Plan) -> None:
             f"table '{table.name}' samples by priority, but {type(plan.stream).__name__} updates "
             "none: use @PrioritizedReplay() as Experiment.replay, or @uniform_table"
         )
-
-
-def refuse_replay_of_jobs(run: run_directory.RunDirectory) -> None:
-    """Refuses, for one process, a run whose replay was saved by the server of separate jobs.
-
-    That server holds, besides the experience, what the jobs tell one another, and Reverb restores
-    all tables of a checkpoint or none.
-
-    Raises:
-      errors.ConfigError: If it is such a run.
-    """
-    if contract.TABLE in (_newest_items(run) or {}):
-        raise errors.ConfigError(
-            f"{run} was trained by separate jobs, and its replay holds what they told one "
-            f"another: go on with `actor-learner up --resume={run}`. To go on in one process "
-            f"all the same, with an empty replay, move {run.replay} away first"
-        )
-
-
-def refuse_replay_of_one_process(run: run_directory.RunDirectory) -> None:
-    """Refuses, for separate jobs, a run whose replay was saved by one process; see above.
-
-    Raises:
-      errors.ConfigError: If it is such a run.
-    """
-    items = _newest_items(run)
-    if items and contract.TABLE not in items:
-        raise errors.ConfigError(
-            f"{run} was trained in one process, and its replay has no room for what separate jobs "
-            f"tell one another: go on with `actor-learner train --resume {run}`. To go on as "
-            f"separate jobs all the same, with an empty replay, move {run.replay} away first"
-        )
-
-
-def _newest_items(run: run_directory.RunDirectory) -> dict[str, int] | None:
-    """Items by table in the newest saved replay that is whole; None if there is none."""
-    if not run.replay.is_dir():
-        return None
-    directory = checkpoints.CheckpointDirectory(run.replay, keep=1)
-    directory.adopt(remove_unfinished=False)
-    for path in directory.newest_first():
-        try:
-            return checkpoints.count_items(path)
-        except ValueError:
-            continue  # Damaged: the server sets it aside and takes the next one.
-    return None

@@ -1,4 +1,4 @@
-"""The learning side of an experiment: a learner on the replay's samples, and what it sends back."""
+"""Trains on samples of the replay server, and sends back what it wants to know of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from actor_learner.learning import interval_trigger, learner, priority_updater
 from actor_learner.replay.reading import version_limit
 from actor_learner.support import counters, errors
 
-MOST_ITERATIONS = 1_000
+MAX_ITERATIONS = 1_000
 """Train steps per call of the learner at most, so that a request to stop is soon seen."""
 
 
@@ -33,6 +33,7 @@ class Trainer:
       checkpoint_items: Further trackables to be saved with the agent.
       why_no_sample: Says why no sample came in time.
       limit: Of the age of experience, for streams that use every step once; None for none.
+      while_saving: As of `Learner`.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Trainer:
         checkpoint_items: Mapping[str, Any],
         why_no_sample: Callable[[], str],
         limit: version_limit.VersionLimit | None = None,
+        while_saving: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
     ) -> None:
         self._train_step = train_step
         self._closing = contextlib.ExitStack()
@@ -81,6 +83,7 @@ class Trainer:
             use_kwargs_in_agent_train=plan.stream.weighted,
             checkpoint_items=checkpoint_items,
             sample_timeout_message=why_no_sample,
+            while_saving=while_saving,
         )
         self._closing.callback(self.learner.close)
         if experiment.checkpoint_seconds:

@@ -62,3 +62,7 @@ class NotFiniteError(ActorLearnerError):
 
     It was not applied, stored or saved. Jobs that end with it are not started again.
     """
+
+
+class SupersededError(ActorLearnerError):
+    """Another process has begun to train the run; this one may neither save nor speak any more."""

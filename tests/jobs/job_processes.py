@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from actor_learner.jobs import controller
+from actor_learner.jobs import controller, states
 from actor_learner.naming import connect
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -87,6 +87,11 @@ class Watch:
     def status(self, kind):
         """The last status of the first job of a kind; None if there is none."""
         return next(iter(self.controller.workers(kind)), None)
+
+    def is_running(self, kind):
+        """Whether the first job of a kind has got ready and works."""
+        status = self.status(kind)
+        return status is not None and status.state == states.RUNNING
 
     def details(self, kind, name):
         status = self.status(kind)

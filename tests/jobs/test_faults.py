@@ -17,11 +17,10 @@ import pytest
 import tensorflow as tf
 
 from actor_learner import run_directory
-from actor_learner.jobs import controller, mailbox, rendezvous, states
+from actor_learner.jobs import controller, rendezvous, states
 from actor_learner.naming import connect
 from actor_learner.replay.server import checkpoints
 from actor_learner.reporting import jsonl
-from actor_learner.runs import best_policy
 from tests.launch import processes
 
 CHECKPOINT_INTERVAL = 500
@@ -152,10 +151,9 @@ def test_training_goes_on_whichever_job_is_killed(run):
             restored = ast.literal_eval(
                 re.findall(r"Restored (\{.+\}) items", run.log("replay"))[-1]
             )
-            assert saved["experience"] > 0
-            # A later checkpoint may have been the last; what was taken out by then is not in it.
-            for table in saved.keys() - {mailbox.REPORTS, mailbox.EVALUATIONS, best_policy.TABLE}:
-                assert restored[table] >= saved[table], table
+            # A later checkpoint may have been the last. Experience is all there is in it.
+            (table,) = saved
+            assert restored[table] >= saved[table] > 0
             further = run.environment_steps() + 300
             run.wait(lambda m=further: run.environment_steps() >= m, "both sides have reconnected")
             assert run.incarnations("learner", "actor") == others

@@ -14,7 +14,7 @@ import pytest
 import reverb
 
 from actor_learner import config, run_directory
-from actor_learner.jobs import states
+from actor_learner.jobs import job, replay_connection, states
 from actor_learner.learning import evaluation
 from actor_learner.parameters import store
 from actor_learner.replay.server import checkpoints
@@ -39,7 +39,8 @@ BINDINGS = (
     "dqn.fc_layer_params = (16,)",
 )
 FOREVER, A_LITTLE = 10**9, 300
-CHECKPOINTED_TABLES = {"experience", "load"}
+LOCAL = "--host=localhost"  # The registry is one that other machines could reach.
+
 
 
 def common(environment_steps):
@@ -80,17 +81,20 @@ class _Story:
         host = ("--host=127.0.0.2", "--run=runs/mine")
         self.replay = self._start(self._alpha, "replay", *common(FOREVER), *host)
         first = self._start_others(FOREVER)
-        notes = self._start(self._gamma, "custom", "load", *common(FOREVER), "--run=mine")
+        notes = self._start(self._gamma, "custom", "load", *common(FOREVER), "--run=mine", LOCAL)
         everybody = [self.replay, *first.values(), notes]
         watch.wait(lambda: (self._steps() or 0) >= 100, "the learner has trained", everybody)
         watch.wait(lambda: watch.details("evaluator", "evaluations"), "it is rated", everybody)
         watch.wait(lambda: (s := watch.status("load")) and s.steps, "a note is taken", everybody)
-        told.address = watch.names.get("mine/jobs/replay/0/address")
+        connection = replay_connection.ReplayConnection(job.Job("test", 0, "mine", watch.names))
+        told.address = connection.address
+        told.tables = {*connection.contract["tables"], "load"}
+        connection.close()
         told.note = own_table.latest(reverb.Client(told.address))
         watch.wait(lambda: "version_lag_seconds" in self._actor(), "its lag is known", everybody)
         told.lag = self._actor()["version_lag_seconds"]
 
-        rival = self._start(self._delta, "learner", *common(FOREVER), "--run=elsewhere/mine")
+        rival = self._start(self._delta, "learner", *common(FOREVER), "--run=elsewhere/mine", LOCAL)
         told.rival = (rival.exit_code(), rival.said, first["learner"].pid)
 
         for process in (*first.values(), notes):
@@ -120,7 +124,7 @@ class _Story:
         return process
 
     def _start_others(self, environment_steps, *of_learner):
-        flags = common(environment_steps)
+        flags = [*common(environment_steps), LOCAL]
         return {
             "learner": self._start(self._beta, "learner", *flags, "--run=runs/mine", *of_learner),
             "actor": self._start(self._gamma, "actor", *flags, "--run=mine"),
@@ -163,7 +167,7 @@ def test_a_job_that_is_told_to_end_saves_and_says_so_by_its_exit_code(story):
 def test_the_replay_server_that_is_told_to_end_saves_all_tables(story):
     newest = checkpoints.CheckpointDirectory(story.replay_dir, 2).newest_first()[0]
     counts = checkpoints.count_items(newest)
-    assert all(counts[table] > 0 for table in CHECKPOINTED_TABLES)
+    assert all(counts[table] > 0 for table in story.tables)
 
 
 def test_a_resumed_run_goes_on_where_it_was(story):

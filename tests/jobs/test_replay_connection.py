@@ -1,18 +1,19 @@
 """Whoever does not fit the run is told why, before it writes anything."""
 
 import os
+import threading
+import uuid
 
 import gin
 import pytest
-import reverb
 
 import actor_learner
 from actor_learner import run_directory
-from actor_learner.jobs import contract, job, main, names, replay_connection
-from actor_learner.naming import connect, memory
-from actor_learner.replay.server import server
+from actor_learner.jobs import job, main, replay_connection
+from actor_learner.naming import connect
+from actor_learner.replay.server import server, tables
 from actor_learner.support import errors, reverb_calls
-from tests.jobs import job_processes
+from tests.jobs import job_processes, jobs_in_process
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -26,18 +27,18 @@ class Run:
         self.path.mkdir()
         self.process = self.machine.start("replay", "--gin_file=dqn_cartpole", f"--run={self.path}")
         self.watch = job_processes.Watch(str(self.path / "registry"), "mine")
-        self.watch.wait(self._serves, "the replay serves", [self.process])
-
-    def _serves(self):
-        return names.address("mine", "replay", 0) in self.watch.names.find_subtree("mine")
+        self.watch.wait(lambda: self.watch.is_running("replay"), "it serves", [self.process])
+        asking = job.Job("test", 0, "mine", self.watch.names)
+        self.connection = replay_connection.ReplayConnection(asking)
 
     def items(self):
         """How many items actors have ever written."""
-        client = reverb.Client(self.watch.names.get(names.address("mine", "replay", 0)))
-        table = reverb_calls.fetch_table(client, "experience", 30.0)
-        return table.rate_limiter_info.insert_stats.completed
+        (table,) = self.connection.contract["tables"]
+        found = reverb_calls.fetch_table(self.connection.client, table, 30.0)
+        return found.rate_limiter_info.insert_stats.completed
 
     def close(self):
+        self.connection.close()
         self.process.kill()
         self.watch.names.close()
 
@@ -58,7 +59,7 @@ def refused(run, monkeypatch, capfd):
         code = main.run(["actor", f"--gin_file={gin_file}", f"--run={run.path}", *flags])
         said = capfd.readouterr().err
         assert code == 2, said
-        assert "does not fit the run at localhost:" in said
+        assert "does not fit the run:" in said
         assert run.items() == 0
         return said
 
@@ -108,8 +109,7 @@ def test_a_learner_that_is_to_begin_from_nothing_known_is_refused(run, monkeypat
 def test_a_second_learner_in_the_run_directory_is_refused_whatever_its_registry(
     run, tmp_path, capfd
 ):
-    address = run.watch.names.get(names.address("mine", "replay", 0))
-    other = (f"--registry={tmp_path / 'registry'}", f"--replay={address}")
+    other = (f"--registry={tmp_path / 'registry'}", "--host=localhost")
     with run_directory.RunDirectory(run.path).locked():  # As the first learner does.
         said = learner_refused(run, capfd, *other)
     assert f"{run.path} is being trained by process {os.getpid()}" in said
@@ -120,96 +120,96 @@ def test_an_actor_with_other_lanes_is_refused(refused):
     assert "lanes per actor: 8 here, 16 in the run" in said
 
 
-def test_a_job_that_counts_the_actors_differently_is_refused(refused):
-    said = refused("--num_actors=3", "--index=2")
-    assert "num_actors: 3 here, 1 in the run" in said
-
-
 def test_an_actor_of_another_version_is_refused(refused, monkeypatch):
     monkeypatch.setattr(actor_learner, "__version__", "99.0")
     assert 'package version: "99.0" here, "' in refused()
 
 
-def a_job(space, run_id=None):
-    registry = memory.MemoryRegistry(space)
-    if run_id is not None:
-        registry.add(f"mine/{replay_connection.RUN_ID}", run_id)
-    return job.Job("actor", 0, "mine", registry)
+class Replay:
+    """A replay job that says what the test wants."""
+
+    def __init__(self, space, address="localhost:1"):
+        self.job = jobs_in_process.make_job("replay", space, source=None)
+        self.address = address
+        self.job.wire.handle(replay_connection.CONTRACT, self._answer)
+
+    def _answer(self, request):
+        contract = {"run id": "ours", "lanes per actor": 5}
+        request.answer({"address": self.address, "contract": contract})
 
 
-@pytest.fixture
-def others_server():
-    with server.ReplayServer([contract.contract_table()]) as replay:
-        contract.write(replay.client(), {"run id": "theirs", "lanes per actor": 3})
-        yield replay
+def asking(space):
+    return jobs_in_process.make_job("actor", space, source=None)
 
 
-def test_a_server_of_another_run_on_a_port_that_ours_had_is_refused(others_server):
-    asking = a_job("reused port", run_id="ours")
-    asking.names.add(names.address("mine", "replay", 0), others_server.address)
-    with pytest.raises(errors.ReplayError, match=r"belongs to another run \(theirs\).*\(ours\)"):
-        replay_connection.Partner(asking, timeout_seconds=0.5)
+def test_what_is_joined_and_where_it_is_comes_over_the_wire():
+    space = uuid.uuid4().hex
+    replay = Replay(space)
+    found = replay_connection.ReplayConnection(asking(space))
+    assert (found.address, found.run_id, found.num_lanes) == (replay.address, "ours", 5)
+    found.close()
 
 
-def test_a_server_is_waited_for_until_it_is_the_right_one(others_server):
-    asking = a_job("restarted", run_id="ours")
-    asking.names.add(names.address("mine", "replay", 0), others_server.address)
-    with server.ReplayServer([contract.contract_table()]) as ours:
-        contract.write(ours.client(), {"run id": "ours", "lanes per actor": 5})
-
-        class Registry:
-            """Has the address of the old server until somebody has looked at it."""
-
-            def __init__(self, registry):
-                self._registry = registry
-
-            def wait(self, name, timeout):
-                address = self._registry.wait(name, timeout)
-                self._registry.add(name, ours.address, replace=True)
-                return address
-
-            def get(self, name):
-                return self._registry.get(name)
-
-        asking.names = Registry(asking.names)
-        found = replay_connection.Partner(asking, timeout_seconds=60.0)
-    assert (found.run_id, found.num_lanes) == ("ours", 5)
+def test_a_replay_job_is_waited_for_until_it_is_ready():
+    space = uuid.uuid4().hex
+    early = jobs_in_process.make_job("replay", space, source=None)  # It has no contract yet.
+    contract = {"run id": "ours", "lanes per actor": 5}
+    answer = {"address": "localhost:1", "contract": contract}
+    timer = threading.Timer(
+        0.5,
+        lambda: early.wire.handle(
+            replay_connection.CONTRACT, lambda request: request.answer(answer)
+        ),
+    )
+    timer.start()
+    found = replay_connection.ReplayConnection(asking(space), timeout_seconds=60.0)
+    assert found.run_id == "ours"
+    found.close()
+    timer.join()
 
 
-def test_an_address_may_come_from_the_environment(others_server, monkeypatch):
-    monkeypatch.setenv(replay_connection.ADDRESS_VARIABLE, others_server.address)
-    assert replay_connection.Partner(a_job("no address")).run_id == "theirs"
-
-
-def test_a_server_that_never_comes_is_not_waited_for_without_end():
+def test_a_replay_job_that_never_comes_is_not_waited_for_without_end():
     with pytest.raises(errors.JobTimeoutError, match="has waited .* for replay-0"):
-        replay_connection.Partner(a_job("nobody"), timeout_seconds=0.2)
+        replay_connection.ReplayConnection(asking(uuid.uuid4().hex), timeout_seconds=0.2)
 
 
-def ours_and_moved(monkeypatch):
-    monkeypatch.setattr(replay_connection, "_ASK_SECONDS", 0.0)
-    return server.ReplayServer([contract.contract_table()])
+def test_one_that_never_gets_ready_is_not_waited_for_without_end():
+    space = uuid.uuid4().hex
+    jobs_in_process.make_job("replay", space, source=None)
+    with pytest.raises(errors.JobTimeoutError, match="for the replay job to be ready: .*contract"):
+        replay_connection.ReplayConnection(asking(space), timeout_seconds=0.5)
+
+
+def test_waiting_ends_when_the_job_is_asked_to_end():
+    waiting = asking(uuid.uuid4().hex)
+    waiting.stopping.set()
+    with pytest.raises(job.Stopping):
+        replay_connection.ReplayConnection(waiting)
 
 
 def test_a_server_that_is_elsewhere_by_now_is_told_from_one_that_is_only_silent(monkeypatch):
-    asking = a_job("moved")
-    with ours_and_moved(monkeypatch) as ours:
-        contract.write(ours.client(), {"run id": "ours", "lanes per actor": 5})
-        asking.names.add(names.address("mine", "replay", 0), ours.address)
-        found = replay_connection.Partner(asking, timeout_seconds=30.0)
-        given = replay_connection.Partner(asking, ours.address, timeout_seconds=30.0)
-    found.require_same_address()  # Nobody says that it is elsewhere.
-    asking.names.delete(names.address("mine", "replay", 0))
-    found.require_same_address()
-    asking.names.add(names.address("mine", "replay", 0), "10.0.0.7:8008")
+    monkeypatch.setattr(replay_connection, "_ASK_SECONDS", 0.0)
+    monkeypatch.setattr(replay_connection, "_TRY_SECONDS", 0.5)
+    space = uuid.uuid4().hex
+    replay = Replay(space)
+    found = replay_connection.ReplayConnection(asking(space))
+    outage = errors.ReplayTimeoutError("silent")
+    assert found.is_there()
+    found.note_outage(outage)  # Nobody says that it is elsewhere.
+    assert found.is_away and not found.is_there()
+    replay.address = "10.0.0.7:8008"
     with pytest.raises(errors.ReplayMovedError, match="it is at 10.0.0.7:8008 now: start this job"):
-        found.require_same_address()
-    given.require_same_address()  # Whoever gave the address knows best.
+        found.note_outage(outage)
+    found.close()
 
 
-def test_a_server_that_comes_back_as_another_runs_is_told_apart(others_server):
-    found = replay_connection.Partner(a_job("whose"), others_server.address)
-    found.require_same_run()
-    contract.write(others_server.client(), {"run id": "somebody's", "lanes per actor": 3})
-    with pytest.raises(errors.OtherRunError, match=r"another run \(somebody's, not theirs\)"):
-        found.require_same_run()
+def test_a_server_that_answers_again_is_used_again(monkeypatch):
+    monkeypatch.setattr(replay_connection, "_TRY_SECONDS", 0.5)
+    space = uuid.uuid4().hex
+    with server.ReplayServer([tables.uniform_table("experience", 10)]) as serving:
+        Replay(space, serving.address)
+        found = replay_connection.ReplayConnection(asking(space))
+        found.note_outage(errors.ReplayTimeoutError("silent"))
+        assert found.is_away
+        assert found.is_there() and not found.is_away
+        found.close()

@@ -11,7 +11,7 @@ from actor_learner.agents import dqn
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.learning import priority_ring
 from actor_learner.replay.streams import lane_replay, seeded_replay, window_replay
-from actor_learner.runs import one_process
+from actor_learner.runs import one_process, turns
 from actor_learner.support import counters, leaking_python
 
 TURNS = 200
@@ -91,17 +91,19 @@ def test_a_turn_makes_no_more_tensors_than_its_policy_and_train_calls_need(kind,
     )
     run = run_directory.RunDirectory(tmp_path / "run")
     with one_process.OneProcess(wanted, run, seed=1) as training:
-        stream = training._acting.collector.actor._stream
+        stream = training._acting.actor._stream
         act, calls = stream.act, []
         stream.act = lambda time_step: calls.append(None) or act(time_step)
 
         def turn():
-            training._acting.collector.run()
-            due = training._updates_due()
-            if due > 0:
-                training._trainer.run(due)
-            training._rows.write_if_due(training._trainer.loss)
-            assert not training._finished()
+            began = training.environment_step
+            turns.run(
+                training._acting,
+                training._learning,
+                environment_steps=began + 1,
+                ended=training._ended,
+            )
+            assert training.environment_step > began
 
         for _ in range(TURNS):  # Until all that is made once is made.
             turn()

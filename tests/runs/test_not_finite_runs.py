@@ -143,9 +143,9 @@ def test_a_learner_job_stops_and_goes_on_from_a_good_state(tmp_path):
             trained.poll()  # It publishes the policy that an actor waits for.
             acting = jobs_in_process.configure(actor.ActorJob(), "actor", space)
             try:
-                began = trained.train_step
+                began = trained.status()["steps"]
                 jobs_in_process.poll_until(lambda: until(began, trained), "done", acting, trained)
-                return began, trained.train_step
+                return began, trained.status()["steps"]
             finally:
                 trained.close()
                 acting.close()
@@ -154,6 +154,6 @@ def test_a_learner_job_stops_and_goes_on_from_a_good_state(tmp_path):
     with pytest.raises(errors.NotFiniteError, match="reward"):
         work("1e39", lambda began, trained: False)  # Infinite as float32.
     assert_checkpoints_are_finite(run_dir.path)
-    began, ended = work("None", lambda began, trained: trained.train_step > began + 10)
+    began, ended = work("None", lambda began, trained: trained.status()["steps"] > began + 10)
     assert 0 < began < ended
     assert_checkpoints_are_finite(run_dir.path)

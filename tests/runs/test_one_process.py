@@ -12,9 +12,8 @@ import tensorflow as tf
 from actor_learner import evaluation_settings, experiment, parts, plan, run_directory
 from actor_learner.agents import dqn
 from actor_learner.environments import gymnasium as gymnasium_environment
-from actor_learner.jobs import contract
 from actor_learner.learning import checkpoints, evaluation
-from actor_learner.replay.server import server, tables
+from actor_learner.replay.server import tables
 from actor_learner.replay.streams import (
     lane_replay,
     mixed_replay,
@@ -22,7 +21,7 @@ from actor_learner.replay.streams import (
     recorded_replay,
     window_replay,
 )
-from actor_learner.runs import one_process, table_checks
+from actor_learner.runs import one_process
 from actor_learner.support import errors
 from tests import counting_environment
 
@@ -31,12 +30,12 @@ def small_dqn(world):
     return dqn.dqn(world, fc_layer_params=(8,), epsilon_decay_steps=500)
 
 
-def counting(seed, num_envs=4):
+def counting(seed, num_envs=4, episode_length=5):
     return gymnasium_environment.GymnasiumEnvironment(
         counting_environment.ENV_ID,
         num_envs,
         vectorization="sync",
-        make_kwargs={"episode_lengths": (5,)},
+        make_kwargs={"episode_lengths": (episode_length,)},
         seed=seed,
     )
 
@@ -265,11 +264,11 @@ def test_a_learner_without_samples_gives_up_and_says_why(tmp_path):
     )
     run = run_directory.RunDirectory(tmp_path / "run")
     with one_process.OneProcess(experiment_, run, seed=1) as training:
-        client = training._client
-        training._trainer.learner.add_trigger(lambda _: client.reset("experience"))
+        client, table = training._client, training._plan.stream.table_name
+        training._learning.trainer.learner.add_trigger(lambda _: client.reset(table))
         with pytest.raises(
             errors.ReplayTimeoutError,
-            match="for a sample: table 'experience': .* of the 25 items needed",
+            match="for a sample: table 'experience.*': .* of the 25 items needed",
         ):
             training.run()
 
@@ -285,16 +284,6 @@ def test_a_limit_for_separate_jobs_is_named_as_having_no_effect(
     assert any("Experiment.max_version_lag" in text for text in said) == warned
 
 
-def test_a_run_of_separate_jobs_is_left_to_them(tmp_path):
-    run = run_directory.RunDirectory(tmp_path / "run")
-    theirs = [tables.uniform_table("experience", 100), contract.contract_table()]
-    with server.ReplayServer(theirs, checkpoint_dir=run.replay) as replay:
-        contract.write(replay.client(), {"run id": "theirs"})
-        replay.checkpoint()
-    with pytest.raises(errors.ConfigError, match=f"actor-learner up --resume={run}"):
-        one_process.OneProcess(make_experiment(), run, seed=1)
-
-
 @pytest.mark.parametrize("seconds, several", [(1e-6, True), (0.0, False)])
 def test_checkpoints_are_saved_by_time_too(tmp_path, monkeypatch, seconds, several):
     saved = []
@@ -307,18 +296,6 @@ def test_checkpoints_are_saved_by_time_too(tmp_path, monkeypatch, seconds, sever
     _, _, train_steps = train(tmp_path, checkpoint_seconds=seconds)
     # By its interval in train steps none is due: without the time there is only the last one.
     assert saved[-1] == train_steps and (len(set(saved)) > 1) == several
-
-
-def test_a_run_of_one_process_is_left_to_it(tmp_path):
-    run = run_directory.RunDirectory(tmp_path / "run")
-    table_checks.refuse_replay_of_one_process(run)  # Nothing is saved yet.
-    with server.ReplayServer(
-        [tables.uniform_table("experience", 100)], checkpoint_dir=run.replay
-    ) as replay:
-        replay.client().insert(1.0, {"experience": 1.0})
-        replay.checkpoint()
-    with pytest.raises(errors.ConfigError, match=f"actor-learner train --resume {run}"):
-        table_checks.refuse_replay_of_one_process(run)
 
 
 def test_a_failing_trigger_ends_training_naming_it_and_keeps_a_checkpoint(tmp_path, monkeypatch):
@@ -392,7 +369,7 @@ def test_priorities_in_the_table_follow_what_was_learned(tmp_path):
     ) as training:
         assert training.run() == one_process.COMPLETED
         samples = parts.replay_client().sample(
-            prioritized_replay.TABLE, num_samples=500, emit_timesteps=False
+            training._plan.stream.table_name, num_samples=500, emit_timesteps=False
         )
         drawn = {sample.info.key: sample.info for sample in samples}
     priorities = np.array([info.priority for info in drawn.values()])

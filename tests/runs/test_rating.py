@@ -11,7 +11,8 @@ from absl import logging
 
 from actor_learner import cli, config, evaluation_settings, frozen_config, run_directory
 from actor_learner import experiment as experiment_lib
-from actor_learner.runs import lives, one_process, rating
+from actor_learner.learning import evaluation
+from actor_learner.runs import one_process, rating
 from actor_learner.support import errors
 from tests import evaluation_environments
 from tests.runs import test_one_process
@@ -57,7 +58,12 @@ def make_rating(tmp_path):
             rating.Rating(
                 experiment,
                 agent.policy,
-                str(tmp_path / directory),
+                evaluation.BestPolicyTrigger(
+                    experiment_lib.greedy(agent.policy),
+                    str(tmp_path / directory),
+                    train_step=steps[0],
+                    target_return=experiment.evaluation.target_return,
+                ),
                 seed=SEED,
                 life=life,
                 specs=(env.time_step_spec(), env.action_spec()),
@@ -242,11 +248,3 @@ def test_no_seed_is_used_twice_but_those_that_choose(tmp_path, noted, capsys):
     counts = collections.Counter(seed for _, seed in noted)
     assert {seed for seed, count in counts.items() if count > 1} == choosing
     assert len(counts) > 4 + 3 + 6  # Some that confirmed, besides.
-
-
-def test_processes_that_train_a_run_are_counted(tmp_path):
-    run = run_directory.RunDirectory(tmp_path)
-    assert [lives.begin(run, "train") for _ in range(3)] == [0, 1, 2]
-    (tmp_path / "jobs" / "train-0" / "lives").write_text("many")
-    with pytest.raises(errors.ConfigError, match="lives counts the processes"):
-        lives.begin(run, "train")

@@ -1,15 +1,17 @@
 """How often the learner stores its policy, and how many versions stay."""
 
+import errno
 import types
 
 import gin
+import numpy as np
 import pytest
 import tensorflow as tf
 
-from actor_learner import config
+from actor_learner import config, run_directory
 from actor_learner.parameters import store as store_lib
-from actor_learner.runs import stored_versions
-from actor_learner.support import errors
+from actor_learner.runs import epoch, stored_versions
+from actor_learner.support import errors, unsaved
 
 
 @pytest.fixture(autouse=True)
@@ -33,8 +35,9 @@ def made(directory, clock):
         train_step=tf.Variable(0, dtype=tf.int64),
         environment_step=tf.Variable(0, dtype=tf.int64),
     )
-    store = store_lib.ParameterStore(directory)
-    return stored_versions.StoredVersions(store, model, clock=clock), model, store
+    store = store_lib.ParameterStore(directory / "parameters")
+    began = epoch.Epoch.begin(run_directory.RunDirectory(directory))
+    return stored_versions.StoredVersions(store, model, began, clock=clock), model, store
 
 
 def run(directory, seconds):
@@ -72,3 +75,47 @@ def test_interval_and_number_are_bindings_that_every_command_knows(tmp_path):
 def test_what_makes_no_sense_is_refused(bound, words):
     with pytest.raises(errors.ConfigError, match=words):
         stored_versions.stored_versions(**bound)
+
+
+def test_a_version_says_of_which_epoch_it_is_and_is_stored_once(tmp_path):
+    epoch.Epoch.begin(run_directory.RunDirectory(tmp_path))  # Of an earlier learner.
+    stored, model, store = made(tmp_path, Clock())
+    model.train_step.assign(7)
+    model.environment_step.assign(70)
+    stored.push()
+    (held,) = store.list("policy")
+    assert held.version == 7
+    assert held.metadata == {"environment_steps": 70, "epoch": 1}
+    saved = store.get("policy").values["weight"]
+    np.testing.assert_array_equal(saved, [1.0])
+    pushes = []
+    store.push = lambda *arguments, **named: pushes.append(arguments)
+    stored.push()
+    assert pushes == []
+
+
+def test_a_superseded_learner_stores_nothing(tmp_path):
+    stored, model, store = made(tmp_path, Clock())
+    stored.push()
+    epoch.Epoch.begin(run_directory.RunDirectory(tmp_path))
+    model.train_step.assign(9)
+    with pytest.raises(errors.SupersededError):
+        stored.push()
+    assert [held.version for held in store.list("policy")] == [0]
+
+
+def test_on_a_full_disk_the_version_of_a_later_time_is_stored(tmp_path, monkeypatch):
+    stored, model, store = made(tmp_path, Clock())
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with unsaved.scope() as ledger:
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "push", full)
+            model.train_step.assign(3)
+            stored.push()
+        assert "the stored version of the policy" in ledger.summary()
+        model.train_step.assign(5)
+        assert ledger.settle()
+    assert [held.version for held in store.list("policy")] == [5]

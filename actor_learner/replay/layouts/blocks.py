@@ -15,7 +15,6 @@ that are large (images) keep a column of their own, and of stacked frames only t
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +22,7 @@ import tensorflow as tf
 import tree
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner.replay.layouts import frame_stacks, rows
+from actor_learner.replay.layouts import codec, frame_stacks
 from actor_learner.support import errors
 
 FILLER = 3
@@ -43,7 +42,7 @@ class Part(NamedTuple):
       num_words: Words it takes up, for one lane of one row.
     """
 
-    field: rows.Field
+    field: codec.Field
     offset: int
     num_words: int
 
@@ -58,8 +57,7 @@ def rows_per_item(data_spec: Any, num_lanes: int) -> int:
     Many lanes make items of 8 kB: writing costs by the item, and they write the most.
     """
     item_bytes = 8192 if num_lanes >= MANY_LANES else 4096
-    row_bytes = num_lanes * sum(field.num_bytes for field in rows.RowLayout(data_spec, 1).fields)
-    return max(1, -(-item_bytes // row_bytes))
+    return max(1, -(-item_bytes // (num_lanes * codec.row_bytes(data_spec))))
 
 
 class BlockLayout:
@@ -97,13 +95,13 @@ class BlockLayout:
         self.n_step = n_step
         self.rows_per_item = rows_per_item
         self.data_spec = data_spec
-        self.observed = rows.RowLayout(data_spec, num_lanes)  # Steps as observers get them.
+        self.observed = codec.StepCodec(data_spec, num_lanes)  # Steps as observers get them.
         self.stacks = frame_stacks.find(self.observed.fields, frame_stack)
         history = max((stack.size - 1 for stack in self.stacks.values()), default=0)
         self.cells_before = -(-history // rows_per_item)
         self.cells_after = -(-n_step // rows_per_item)
         self.parts: dict[str, Part] = {}
-        self.large: dict[str, rows.Field] = {}
+        self.large: dict[str, codec.Field] = {}
         self.record_words = 0
         self._place_fields()
 
@@ -114,13 +112,13 @@ class BlockLayout:
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the Reverb columns."""
-        return (rows.RECORD, *self.large)
+        return (codec.RECORD, *self.large)
 
     def signature(self) -> dict[str, tf.TensorSpec]:
         """Signature of the table; the record's name carries a digest of the whole layout."""
         cells, lanes = self.cells_per_item, self.num_lanes
         shape = [cells, self.rows_per_item * lanes * self.record_words]
-        signature = {rows.RECORD: tf.TensorSpec(shape, tf.int32, f"record_{self.digest()}")}
+        signature = {codec.RECORD: tf.TensorSpec(shape, tf.int32, f"record_{self.digest()}")}
         for path, field in self.large.items():
             shape = [cells, self.rows_per_item, lanes, *field.shape]
             signature[path] = tf.TensorSpec(shape, field.dtype, path)
@@ -128,8 +126,9 @@ class BlockLayout:
 
     def digest(self) -> str:
         """Changes when any field, the stacks or the shape of items do."""
-        text = f"{self.observed.digest()};{self.n_step};{self.rows_per_item};{self.stacks}"
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        return codec.digest(
+            f"{self.observed.digest()};{self.n_step};{self.rows_per_item};{self.stacks}"
+        )
 
     def empty_rows(self, num_rows: int) -> Rows:
         """Zeroed rows, which count as the middle of an episode unless told otherwise."""
@@ -163,10 +162,12 @@ class BlockLayout:
         """All fields by path, `[items * rows * lanes, ...]`, of columns `[items, cells, ...]`."""
         count = self.rows_per_item * self.num_lanes
         sizes = [count * part.num_words for part in self.parts.values()]
-        pieces = tf.split(columns[rows.RECORD], sizes, axis=-1)
+        pieces = tf.split(columns[codec.RECORD], sizes, axis=-1)
         fields = {}
         for (path, part), piece in zip(self.parts.items(), pieces):
-            fields[path] = _decode(piece, part)
+            # [items, cells, words] to [rows, bytes]; small values do not fill up their last word.
+            row_bytes = tf.reshape(tf.bitcast(piece, tf.uint8), [-1, part.num_words * _WORD])
+            fields[path] = codec.decode(row_bytes[:, : part.field.num_bytes], part.field)
         for path, field in self.large.items():
             fields[path] = tf.reshape(columns[path], [-1, *field.shape])
         return fields
@@ -182,10 +183,9 @@ class BlockLayout:
         return f"{path}/padding"
 
     def _place_fields(self) -> None:
-        version = rows.Field(rows.VERSION, (), np.dtype(np.int64), rows.RECORD, 0)
+        version = codec.Field(codec.VERSION, (), np.dtype(np.int64))
         paddings = [
-            rows.Field(self.padding_path(path), (), np.dtype(np.uint8), rows.RECORD, 0)
-            for path in self.stacks
+            codec.Field(self.padding_path(path), (), np.dtype(np.uint8)) for path in self.stacks
         ]
         for field in [*self.observed.fields, version, *paddings]:
             if not field.num_bytes:
@@ -194,7 +194,7 @@ class BlockLayout:
                 )
             if field.path in self.stacks:
                 field = field._replace(shape=self.stacks[field.path].frame_shape)
-            if field.num_bytes >= rows.LARGE_FIELD_BYTES:
+            if field.is_large:
                 self.large[field.path] = field
             else:
                 num_words = -(-field.num_bytes // _WORD)
@@ -217,7 +217,7 @@ class Rows(NamedTuple):
 
     def cell(self) -> dict[str, np.ndarray]:
         """The rows as one cell of each column; not copied."""
-        return {rows.RECORD: self.record, **{path: self.fields[path] for path in self.large}}
+        return {codec.RECORD: self.record, **{path: self.fields[path] for path in self.large}}
 
     def put(self, target: int, source: Rows, row: int) -> None:
         """Copies one row of other rows."""
@@ -230,20 +230,3 @@ class Rows(NamedTuple):
             column[start:] = 0
         for path in (STEP_TYPE, NEXT_STEP_TYPE):
             self.fields[path][start:] = FILLER
-
-
-def _decode(words: tf.Tensor, part: Part) -> tf.Tensor:
-    """Words `[items, cells, ...]` of a field as `[rows, *shape]` of its type."""
-    field = part.field
-    itemsize = field.dtype.itemsize
-    dtype = tf.as_dtype(field.dtype)
-    if itemsize >= _WORD:
-        halves = [itemsize // _WORD] if itemsize > _WORD else []
-        return tf.bitcast(tf.reshape(words, [-1, *field.shape, *halves]), dtype)
-    # Smaller values do not fill up the last word; `bitcast` knows no booleans.
-    values = tf.bitcast(words, tf.uint8 if itemsize == 1 else tf.uint16)
-    values = tf.reshape(values, [-1, part.num_words * _WORD // itemsize])
-    values = tf.reshape(values[:, : field.num_bytes // itemsize], [-1, *field.shape])
-    if dtype == tf.bool:
-        return tf.cast(values, tf.bool)
-    return values if values.dtype == dtype else tf.bitcast(values, dtype)

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner.replay.layouts import rows
+from actor_learner.replay.layouts import codec
 from actor_learner.support import errors
 
 FIRST = int(ts.StepType.FIRST)
@@ -58,7 +58,7 @@ class FrameStack(NamedTuple):
         return self.oldest_first(stacks)[:, -1]
 
 
-def find(fields: Sequence[rows.Field], size: int | None) -> dict[str, FrameStack]:
+def find(fields: Sequence[codec.Field], size: int | None) -> dict[str, FrameStack]:
     """The observation's fields that hold `size` stacked frames, by path.
 
     A field does if it has at least two dimensions, the first or else the last of which is `size`.

@@ -18,8 +18,7 @@ import tree
 from tf_agents.trajectories import time_step as ts
 
 from actor_learner import experience as experience_lib
-from actor_learner.replay.layouts import frame_stacks, rows
-from actor_learner.replay.server import signatures
+from actor_learner.replay.layouts import codec, frame_stacks
 from actor_learner.support import errors
 
 _START = "start/"  # Prefix of the columns that belong to a block, not to its rows.
@@ -61,39 +60,25 @@ class SequenceLayout:
         self.sequence_length = sequence_length
         self.period = period
         self.cells_per_item = sequence_length // period
-        row_spec, state_spec = split_state(data_spec)
-        self.observed = rows.RowLayout(row_spec, num_lanes)
+        row_spec, state_spec = codec.split_state(data_spec)
+        self.observed = codec.StepCodec(row_spec, num_lanes)
         self.stacks = frame_stacks.find(self.observed.fields, frame_stack)
         row_spec, older_spec = self._specs_of_frames(row_spec)
-        self.rows = rows.RowLayout(row_spec, num_lanes)
+        self.rows = codec.StepCodec(row_spec, num_lanes)
         start_spec = {
             "state": state_spec,
             "version": tf.TensorSpec([], tf.int64),
             _OLDER: older_spec,
         }
-        self.start = rows.RowLayout(start_spec, num_lanes)
+        self.start = codec.StepCodec(start_spec, num_lanes)
         self._row_spec = row_spec
-        self.row_columns = tuple(name for name in self.rows.columns if name != rows.VERSION)
-        self.start_columns = tuple(name for name in self.start.columns if name != rows.VERSION)
-        self.columns = tuple(
-            sorted([*self.row_columns, *(_START + name for name in self.start_columns)])
-        )
 
     def signature(self) -> dict[str, tf.TensorSpec]:
-        """Signature of a table of sequences; its columns are those of `columns`, in that order."""
-        cells = self.cells_per_item
-        row_signature = self.rows.signature(self.period)
-        start_signature = self.start.signature(1)
-        signature = {}
-        for name in self.row_columns:  # [period, lanes, ...] to [cells, period, ...]
-            spec = row_signature[name]
-            shape = [cells, self.period, *spec.shape[2:]]
-            signature[name] = tf.TensorSpec(shape, spec.dtype, spec.name)
-        for name in self.start_columns:  # [1, lanes, ...] to [cells, ...]
-            spec = start_signature[name]
-            shape = [cells, *spec.shape[2:]]
-            signature[_START + name] = tf.TensorSpec(shape, spec.dtype, _START + spec.name)
-        return {name: signature[name] for name in self.columns}
+        """Signature of a table of sequences."""
+        signature = self.rows.column_specs([self.cells_per_item, self.period])
+        for name, spec in self.start.column_specs([self.cells_per_item]).items():
+            signature[_START + name] = tf.TensorSpec(spec.shape, spec.dtype, _START + spec.name)
+        return signature
 
     def split_frames(self, step: Any) -> tuple[Any, dict[str, np.ndarray]]:
         """Takes the older frames out of a step's stacks; views, nothing is copied.
@@ -127,40 +112,18 @@ class SequenceLayout:
         is_observation = column.split("/")[0] == _OBSERVATION
         return self.period if is_observation else self.sequence_length
 
-    def empty_columns(self, num_rows: int) -> dict[str, np.ndarray]:
-        """Zeros for `num_rows` rows of one lane."""
-        signature = self.rows.signature(1)
-        return {
-            name: np.zeros(
-                [num_rows, *signature[name].shape[2:]], signature[name].dtype.as_numpy_dtype
-            )
-            for name in self.row_columns
-        }
-
     def padding(self) -> dict[str, np.ndarray]:
         """The rows that fill up a block after an episode's end: zeros that claim to be LAST."""
-        padding = self.empty_columns(self.period)
-        fields = {field.path: field for field in self.rows.fields}
-        for path, value in (
-            ("step_type", ts.StepType.LAST),
-            ("next_step_type", ts.StepType.FIRST),
-        ):
-            field = fields[path]
-            part = padding[rows.RECORD][:, field.offset : field.offset + field.num_bytes]
-            part[...] = np.array([value], field.dtype).view(np.uint8)
+        padding = self.rows.zeros([self.period])
+        self.rows.view(padding, "step_type")[...] = ts.StepType.LAST
+        self.rows.view(padding, "next_step_type")[...] = ts.StepType.FIRST
         return padding
 
     def cell(
         self, row_columns: dict[str, np.ndarray], start_columns: dict[str, np.ndarray]
-    ) -> list[np.ndarray]:
-        """The arrays of one cell, in the order of `columns`."""
-        columns = {**row_columns, **{_START + name: start_columns[name] for name in start_columns}}
-        return [columns[name] for name in self.columns]
-
-    def describe_step(self, leaves: list[Any]) -> list[str]:
-        """How a cell differs from the signature, one sentence per column."""
-        cell_signature = signatures.without_time(self.signature())
-        return signatures.describe_mismatch(cell_signature, dict(zip(self.columns, leaves)))
+    ) -> dict[str, np.ndarray]:
+        """The columns of one cell."""
+        return {**row_columns, **{_START + name: start_columns[name] for name in start_columns}}
 
     def sequences(self, columns: dict[str, np.ndarray]) -> experience_lib.Sequence:
         """Sequences as the actor has them: NumPy, without observations and states.
@@ -171,7 +134,7 @@ class SequenceLayout:
         leaves = [
             None
             if field.path.split("/")[0] == _OBSERVATION
-            else self.rows.read_array(columns, field.path)
+            else self.rows.view(columns, field.path)
             for field in self.rows.fields
         ]
         trajectory = tree.unflatten_as(self._row_spec, leaves)._replace(observation=())
@@ -193,9 +156,9 @@ class SequenceLayout:
             inner = column.shape[3:].as_list()
             return tf.reshape(column, [-1, self.sequence_length, *inner])
 
-        trajectory = self.rows.unpack({name: join(columns[name]) for name in self.row_columns})
+        trajectory = self.rows.unpack({name: join(columns[name]) for name in self.rows.columns})
         start = self.start.unpack(
-            {name: columns[_START + name][:, 0] for name in self.start_columns}
+            {name: columns[_START + name][:, 0] for name in self.start.columns}
         )
         ended = tf.cast(tf.equal(trajectory.step_type, ts.StepType.LAST), tf.int32)
         earlier = tf.cumsum(ended, axis=1, exclusive=True)
@@ -234,22 +197,6 @@ class SequenceLayout:
             real = tf.reshape(mask > 0, [-1, length, *[1] * len(stack.shape)])
             leaves[index] = tf.where(real, stacked, tf.zeros([], stacked.dtype))
         return tree.unflatten_as(trajectory, leaves)
-
-
-def split_state(step: Any) -> tuple[Any, Any]:
-    """Takes the policy state out of a step's `policy_info`; `()` if there is none.
-
-    Args:
-      step: A `Trajectory` of arrays or specs.
-
-    Returns:
-      `(step without the state, state)`.
-    """
-    info = step.policy_info
-    if not isinstance(info, dict) or experience_lib.STATE not in info:
-        return step, ()
-    others = {key: value for key, value in info.items() if key != experience_lib.STATE}
-    return step._replace(policy_info=others), info[experience_lib.STATE]
 
 
 def check_lengths(sequence_length: int, period: int) -> None:

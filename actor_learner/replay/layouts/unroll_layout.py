@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import tree
 from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner import experience
-from actor_learner.replay.layouts import rows
+from actor_learner.replay.layouts import codec
 from actor_learner.support import errors
 
 STATE_PREFIX = "state:"
@@ -38,33 +37,16 @@ class UnrollLayout:
             )
         self.num_lanes = num_lanes
         self.unroll_length = unroll_length
-        self.has_state = (
-            isinstance(data_spec.policy_info, Mapping) and experience.STATE in data_spec.policy_info
-        )
-        self._state_spec = data_spec.policy_info[experience.STATE] if self.has_state else ()
-        self.step = rows.RowLayout(
-            data_spec._replace(policy_info=self.info_without_state(data_spec.policy_info)),
-            num_lanes,
-        )
+        step_spec, self._state_spec = codec.split_state(data_spec)
+        self.step = codec.StepCodec(step_spec, num_lanes)
         self._state_columns = [
             f"{STATE_PREFIX}{number}" for number in range(len(tree.flatten(self._state_spec)))
         ]
 
-    def info_without_state(self, policy_info: Any) -> Any:
-        """`policy_info` as it is stored for every row."""
-        if not self.has_state:
-            return policy_info
-        return {key: value for key, value in policy_info.items() if key != experience.STATE}
-
     def signature(self) -> dict[str, tf.TensorSpec]:
         """Signature of the table; names tell layouts of the same sizes apart."""
-        signature = {}
-        for name, spec in self.step.signature(self.unroll_length + 1).items():
-            if name == rows.VERSION:
-                signature[name] = tf.TensorSpec([], tf.int64, name)
-            else:  # [T + 1, lanes, ...] to [lanes, T + 1, ...]
-                shape = [spec.shape[1], spec.shape[0], *spec.shape[2:]]
-                signature[name] = tf.TensorSpec(shape, spec.dtype, spec.name)
+        signature = self.step.column_specs([self.num_lanes, self.unroll_length + 1])
+        signature[codec.VERSION] = tf.TensorSpec([], tf.int64, codec.VERSION)
         for column, spec in zip(self._state_columns, tree.flatten(self._state_spec)):
             signature[column] = tf.TensorSpec([self.num_lanes, *spec.shape], spec.dtype, column)
         return signature
@@ -75,49 +57,31 @@ class UnrollLayout:
         The views are `[lanes, T + 1, ...]`, in the order of the step's flattened `Trajectory`. The
         version is not among the columns.
         """
-        num_rows = self.unroll_length + 1
-        records = np.zeros((self.num_lanes, num_rows), self.step.record_dtype)
-        columns = {
-            rows.RECORD: records.view(np.uint8).reshape(
-                self.num_lanes, num_rows, self.step.record_bytes
-            )
-        }
-        views = []
-        for field in self.step.fields:
-            if field.column == rows.RECORD:
-                views.append(records[field.path])
-            else:
-                large = np.zeros((self.num_lanes, num_rows, *field.shape), field.dtype)
-                columns[field.column] = large
-                views.append(large)
-        return columns, views
+        columns = self.step.zeros([self.num_lanes, self.unroll_length + 1])
+        return columns, [self.step.view(columns, field.path) for field in self.step.fields]
 
-    def state_columns(self, policy_info: Any) -> dict[str, np.ndarray]:
-        """The policy state in `policy_info`, leaves `[lanes, ...]`, as columns."""
-        if not self.has_state:
-            return {}
-        return dict(zip(self._state_columns, tree.flatten(policy_info[experience.STATE])))
+    def state_columns(self, state: Any) -> dict[str, np.ndarray]:
+        """The policy state, leaves `[lanes, ...]`, as columns."""
+        return dict(zip(self._state_columns, tree.flatten(state)))
 
-    def check_state(self, policy_info: Any, table: str) -> None:
-        """Compares the state in `policy_info` with the layout.
+    def check(self, step: Any, state: Any, table: str) -> None:
+        """Compares a step and its state with the layout.
 
         Raises:
-          errors.SpecMismatchError: If it is missing, or of other shapes or types.
+          errors.SpecMismatchError: If one is missing, or of other shapes or types.
         """
-        if not self.has_state:
-            return
-        if not isinstance(policy_info, Mapping) or experience.STATE not in policy_info:
+        self.step.check(step, table)
+        expected = [
+            ((self.num_lanes, *field.shape), field.dtype)
+            for field in codec.fields_of(self._state_spec)
+        ]
+        if expected and isinstance(state, tuple) and not state:
             raise errors.SpecMismatchError(
                 f"table '{table}': the policy's info has no key {experience.STATE!r}, which the "
                 "agent's collect_data_spec has: the actor runs another policy than the "
                 "agent's collect_policy"
             )
-        leaves = tree.flatten(policy_info[experience.STATE])
-        expected = [
-            ((self.num_lanes, *spec.shape), np.dtype(tf.as_dtype(spec.dtype).as_numpy_dtype))
-            for spec in tree.flatten(self._state_spec)
-        ]
-        found = [(np.shape(leaf), np.asarray(leaf).dtype) for leaf in leaves]
+        found = [(np.shape(leaf), np.asarray(leaf).dtype) for leaf in tree.flatten(state)]
         if found != expected:
             raise errors.SpecMismatchError(
                 f"table '{table}': the policy state has leaves {found}, the spec says {expected}"
@@ -128,10 +92,8 @@ class UnrollLayout:
         joined = {
             name: tf.reshape(column, [-1, *column.shape[2:]])
             for name, column in columns.items()
-            if name != rows.VERSION
+            if name != codec.VERSION
         }
-        state: Any = ()
-        if self.has_state:
-            leaves = [joined[name] for name in self._state_columns]
-            state = tree.unflatten_as(self._state_spec, leaves)
+        leaves = [joined[name] for name in self._state_columns]
+        state = tree.unflatten_as(self._state_spec, leaves)
         return experience.Unroll(self.step.unpack(joined), state)

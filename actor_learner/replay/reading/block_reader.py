@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner.replay.layouts import blocks, frame_stacks, rows
+from actor_learner.replay.layouts import blocks, codec, frame_stacks
 from actor_learner.replay.reading import n_step
 
 LAST = int(ts.StepType.LAST)
@@ -42,7 +42,7 @@ def transitions(
     trajectory = n_step.fold(layout.nest(windows), gamma)
     if late:
         trajectory = _look_up(trajectory, late, fields, layout)
-    return trajectory, tf.gather(fields[rows.VERSION], starts)
+    return trajectory, tf.gather(fields[codec.VERSION], starts)
 
 
 def _valid_starts(fields: dict[str, tf.Tensor], layout: blocks.BlockLayout) -> tf.Tensor:

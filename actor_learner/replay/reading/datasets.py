@@ -21,6 +21,34 @@ class TransitionInfo(NamedTuple):
     version: tf.Tensor
 
 
+def items(
+    server_address: str,
+    table_name: str,
+    signature: dict[str, tf.TensorSpec],
+    *,
+    max_in_flight: int,
+    timeout_seconds: float | None,
+) -> tf.data.Dataset:
+    """Samples items in the order in which the table gives them, each as a `reverb.ReplaySample`.
+
+    Args:
+      server_address: `host:port` of the replay server.
+      table_name: The table.
+      signature: What its items look like.
+      max_in_flight: Items fetched ahead; more are older when used.
+      timeout_seconds: The dataset ends if the table gives nothing for so long; None waits forever.
+    """
+    return reverb.TrajectoryDataset(
+        server_address,
+        table_name,
+        dtypes={name: spec.dtype for name, spec in signature.items()},
+        shapes={name: spec.shape for name, spec in signature.items()},
+        max_in_flight_samples_per_worker=max_in_flight,
+        num_workers_per_iterator=1,  # Several would change the order.
+        rate_limiter_timeout_ms=-1 if timeout_seconds is None else int(timeout_seconds * 1000),
+    )
+
+
 def lane_transitions(
     server_address: str,
     table_name: str,
@@ -54,20 +82,16 @@ def lane_transitions(
     Returns:
       Dataset of `(trajectory, TransitionInfo)`, trajectory leaves `[batch_size, 2, ...]`.
     """
-    signature = layout.signature()
     if shuffle_items is None:
         per_item = layout.rows_per_item * layout.num_lanes
         fewest = 16 if layout.rows_per_item == 1 else 32
         shuffle_items = max(fewest, -(-16 * batch_size // per_item))
-    timeout_ms = -1 if timeout_seconds is None else int(timeout_seconds * 1000)
-    dataset = reverb.TrajectoryDataset(
+    dataset = items(
         server_address,
         table_name,
-        dtypes={name: spec.dtype for name, spec in signature.items()},
-        shapes={name: spec.shape for name, spec in signature.items()},
-        max_in_flight_samples_per_worker=max(4, shuffle_items // 4),  # More would be stale.
-        num_workers_per_iterator=1,
-        rate_limiter_timeout_ms=timeout_ms,
+        layout.signature(),
+        max_in_flight=max(4, shuffle_items // 4),  # More would be stale.
+        timeout_seconds=timeout_seconds,
     )
 
     def pool(sample: reverb.ReplaySample) -> Any:

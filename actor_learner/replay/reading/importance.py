@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
+import reverb
 import tensorflow as tf
 
+from actor_learner import experience as experience_lib
 from actor_learner.support import errors
 
 
@@ -44,6 +47,28 @@ def unscaled_weights(
     return tf.pow(relative, -tf.cast(exponent, tf.float64))
 
 
+def weighted_batch(
+    experience: Any, info: reverb.SampleInfo, version: tf.Tensor, exponent: tf.Tensor | float
+) -> tuple[dict[str, Any], experience_lib.SampleInfo]:
+    """A batch of sampled items with importance weights, as a weighted stream hands it on.
+
+    Args:
+      experience: What the items hold, leaves `[batch, ...]`.
+      info: Reverb's of the items, `[batch]` each.
+      version: `[batch]`, of the policy that acted.
+      exponent: Of the weights.
+    """
+    weights = importance_weights(info.probability, exponent)
+    return {"experience": experience, "weights": weights}, experience_lib.SampleInfo(
+        key=info.key,
+        probability=info.probability,
+        table_size=info.table_size,
+        priority=info.priority,
+        version=version,
+        weight=unscaled_weights(info.probability, info.table_size, exponent),
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class ImportanceSchedule:
     """An exponent that goes from `start` to `end` over `num_steps` train steps, and stays there.
@@ -74,9 +99,3 @@ class ImportanceSchedule:
         """The exponent at a train step; inside a graph it is computed on each run."""
         progress = tf.minimum(tf.cast(train_step, tf.float64) / float(self.num_steps), 1.0)
         return self.start + (self.end - self.start) * progress
-
-
-def check_offset(stream: str, offset: float) -> None:
-    """Refuses an offset of priorities that would make some of them negative."""
-    if offset < 0:
-        raise errors.ConfigError(f"{stream}.priority_offset must be 0 or more, got {offset}")

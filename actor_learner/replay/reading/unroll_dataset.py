@@ -10,8 +10,8 @@ import reverb
 import tensorflow as tf
 
 from actor_learner import experience
-from actor_learner.replay.layouts import rows, unroll_layout
-from actor_learner.replay.reading import version_limit
+from actor_learner.replay.layouts import codec, unroll_layout
+from actor_learner.replay.reading import datasets, version_limit
 
 # These functions have no Python control flow on tensors; converting them would only take time.
 _plain = tf.autograph.experimental.do_not_convert
@@ -55,24 +55,18 @@ def unrolls(
       `[cells_per_batch * num_lanes, T + 1, ...]` and `[cells_per_batch * num_lanes]`.
     """
     layout = unroll_layout.UnrollLayout(data_spec, num_lanes, unroll_length)
-    signature = layout.signature()
-    timeout_ms = -1
-    if timeout_seconds is not None:
-        # Whoever drops an iterator that waits for a cell waits for this time to run out.
-        timeout_ms = int(1000 * min(timeout_seconds / 4, _LONGEST_WAIT_SECONDS))
-    cells = reverb.TrajectoryDataset(
+    cells = datasets.items(
         server_address,
         table_name,
-        dtypes={name: spec.dtype for name, spec in signature.items()},
-        shapes={name: spec.shape for name, spec in signature.items()},
-        max_in_flight_samples_per_worker=cells_per_batch * prefetch,
-        num_workers_per_iterator=1,  # Several would change the order.
-        rate_limiter_timeout_ms=timeout_ms,
+        layout.signature(),
+        max_in_flight=cells_per_batch * prefetch,
+        # Whoever drops an iterator that waits for a cell waits for this time to run out.
+        timeout_seconds=timeout_seconds and min(timeout_seconds / 4, _LONGEST_WAIT_SECONDS),
     )
     if timeout_seconds is not None:
         cells = _end_when_kept_waiting(cells, timeout_seconds)
     if limit is not None:
-        cells = cells.filter(_plain(lambda sample: limit.accepts(sample.data[rows.VERSION])))
+        cells = cells.filter(_plain(lambda sample: limit.accepts(sample.data[codec.VERSION])))
 
     @_plain
     def join(sample: reverb.ReplaySample) -> tuple[experience.Unroll, experience.SampleInfo]:
@@ -81,7 +75,7 @@ def unrolls(
             sample.info.probability,
             sample.info.table_size,
             sample.info.priority,
-            sample.data[rows.VERSION],
+            sample.data[codec.VERSION],
         )
         info = tf.nest.map_structure(lambda leaf: tf.repeat(leaf, num_lanes), per_cell)
         return layout.unpack(sample.data), info
@@ -95,7 +89,7 @@ def unrolls(
 
 
 def _end_when_kept_waiting(samples: tf.data.Dataset, timeout_seconds: float) -> tf.data.Dataset:
-    """Goes on with `samples` when they end, until one has been asked for longer than the timeout.
+    """Continues with `samples` when they end, until one has been asked for longer than the timeout.
 
     Reverb's own timeout runs whether or not anybody asks for a sample: a queue that is empty while
     the learner does something else, such as evaluating, would end the dataset.

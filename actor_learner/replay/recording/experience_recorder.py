@@ -17,7 +17,7 @@ import tree
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
-from actor_learner.replay.layouts import rows
+from actor_learner.replay.layouts import codec
 from actor_learner.replay.recording import shards, spec_json
 from actor_learner.support import errors, unsaved
 
@@ -76,7 +76,7 @@ class ExperienceRecorder:
         compress: bool = True,
     ) -> None:
         self._directory = pathlib.Path(directory)
-        self._layout = rows.RowLayout(data_spec, num_lanes)
+        self._layout = codec.StepCodec(data_spec, num_lanes)
         self._version = version or (lambda: 0)
         self._flush_seconds = flush_seconds
         self._compress = compress
@@ -135,14 +135,14 @@ class ExperienceRecorder:
         self._last_flush = time.monotonic()
         if self._num_rows:
             fields = {path: column[: self._num_rows] for path, column in self._fields.items()}
-            fields[rows.VERSION] = self._versions[: self._num_rows]
+            fields[codec.VERSION] = self._versions[: self._num_rows]
             shard = _WaitingShard(self._num_shards, self._first_row, self._num_rows, fields)
             self._num_shards += 1
             self._first_row += self._num_rows
             self._num_rows = 0
             self._waiting.append(shard)
         self._attempt(if_due=True)
-        if self._waiting and self._waiting[-1].fields[rows.VERSION].base is self._versions:
+        if self._waiting and self._waiting[-1].fields[codec.VERSION].base is self._versions:
             # The arrays are written to again from now on.
             last = self._waiting.pop()
             copies = {path: field.copy() for path, field in last.fields.items()}
@@ -190,7 +190,7 @@ class ExperienceRecorder:
         path = self._directory / DESCRIPTION
         described = {"format": _FORMAT, "step": spec_json.encode(data_spec)}
         if path.exists():
-            recorded = rows.RowLayout(read_data_spec(self._directory), 1)
+            recorded = codec.StepCodec(read_data_spec(self._directory), 1)
             if recorded.digest() != self._layout.digest():
                 raise errors.SpecMismatchError(
                     f"{self._directory} holds experience of another kind: "
@@ -252,5 +252,5 @@ def read_specs(path: str | os.PathLike) -> tuple[ts.TimeStep, Any]:
     return time_step_spec, step.action
 
 
-def _describe_fields(layout: rows.RowLayout) -> str:
+def _describe_fields(layout: codec.StepCodec) -> str:
     return ", ".join(f"{field.path} {field.dtype}{list(field.shape)}" for field in layout.fields)

@@ -12,9 +12,11 @@ from actor_learner.replay.reading import datasets
 from actor_learner.replay.server import tables
 from actor_learner.replay.streams import sample_stream
 from actor_learner.replay.writing import block_observer
-from actor_learner.support import configurable, errors
+from actor_learner.support import configurable
 
-TABLE = "experience"
+Experience = sample_stream.Experience
+
+TABLE = sample_stream.TABLE
 
 _FEWEST_ITEMS = 64
 """Items that a full table holds at least, if their size is chosen here."""
@@ -28,6 +30,7 @@ class LaneReplay(sample_stream.SampleStream):
       capacity: Transitions kept; the oldest leave first. Memory is at most 1.3 times as many times
         the size of one step.
       table: Builds the table: `@uniform_table`, or another whose items all weigh the same.
+      table_name: Name of the table; streams that share a server need different ones.
       rows_per_item: Batched steps whose transitions form one item, and which reach the table
         together. None chooses as many as make 4 kB, or 8 kB from 64 lanes on: several for few lanes
         and small observations, one for images. More need less memory and are read faster; 1 stores
@@ -37,7 +40,7 @@ class LaneReplay(sample_stream.SampleStream):
         steps DQN's mean greedy return is 393 with it and 391 with 1 (5 seeds each).
       frame_stack: Frames that an observation is made of, if the environment stacks the latest ones
         (`FrameStackObservation`) along the first or the last dimension. Each frame is then stored
-        once, instead of that many times; observations that are no such stack are refused.
+        once, instead of that many times; other observations are refused.
       max_in_flight_items: Items an actor may have unconfirmed before it waits.
       flush_seconds: How long a step waits until its item is full; then the item is written as it
         is. Once a quarter of the table is filled, 60 times as long: short items take up capacity.
@@ -47,13 +50,12 @@ class LaneReplay(sample_stream.SampleStream):
       prefetch: Pools of `shuffle_items` items kept ready for the learner; more are older when used.
     """
 
-    table_name = TABLE
-
     def __init__(
         self,
         capacity: int = 100_000,
         *,
         table: Callable[..., reverb.Table] = tables.uniform_table,
+        table_name: str = TABLE,
         rows_per_item: int | None = None,
         frame_stack: int | None = None,
         max_in_flight_items: int = 50,
@@ -61,16 +63,10 @@ class LaneReplay(sample_stream.SampleStream):
         shuffle_items: int | None = None,
         prefetch: int = 1,
     ) -> None:
-        if capacity < 1:
-            raise errors.ConfigError(f"LaneReplay.capacity must be at least 1, got {capacity}")
-        if rows_per_item is not None and rows_per_item < 1:
-            raise errors.ConfigError(
-                f"LaneReplay.rows_per_item must be at least 1, or None, got {rows_per_item}"
-            )
-        if flush_seconds < 0:
-            raise errors.ConfigError(
-                f"LaneReplay.flush_seconds must be 0 or more, got {flush_seconds}"
-            )
+        super().__init__(table_name)
+        self._refuse_below(1, capacity=capacity, rows_per_item=rows_per_item)
+        self._refuse_below(0, flush_seconds=flush_seconds)
+        self._refuse_name(table)
         self._capacity = capacity
         self._rows_per_item = rows_per_item
         self._frame_stack = frame_stack
@@ -80,7 +76,7 @@ class LaneReplay(sample_stream.SampleStream):
         self._shuffle_items = shuffle_items
         self._prefetch = prefetch
 
-    def layout(self, experience: sample_stream.Experience) -> blocks.BlockLayout:
+    def layout(self, experience: Experience) -> blocks.BlockLayout:
         """How the items look that actors write and the learner reads."""
         size = self._rows_per_item
         if size is None:
@@ -95,11 +91,11 @@ class LaneReplay(sample_stream.SampleStream):
             frame_stack=self._frame_stack,
         )
 
-    def tables(self, experience: sample_stream.Experience) -> list[reverb.Table]:
+    def tables(self, experience: Experience) -> list[reverb.Table]:
         layout = self.layout(experience)
         return [
             self._table(
-                name=TABLE,
+                name=self.table_name,
                 max_size=max(1, self._capacity // (layout.rows_per_item * layout.num_lanes)),
                 signature=layout.signature(),
             )
@@ -107,13 +103,13 @@ class LaneReplay(sample_stream.SampleStream):
 
     def observer(
         self,
-        experience: sample_stream.Experience,
+        experience: Experience,
         client: reverb.Client,
         version: Callable[[], int] | None = None,
     ) -> block_observer.BlockObserver:
         return block_observer.BlockObserver(
             client,
-            TABLE,
+            self.table_name,
             self.layout(experience),
             max_in_flight_items=self._max_in_flight_items,
             flush_seconds=self._flush_seconds,
@@ -121,15 +117,11 @@ class LaneReplay(sample_stream.SampleStream):
         )
 
     def dataset(
-        self,
-        experience: sample_stream.Experience,
-        server_address: str,
-        batch_size: int,
-        timeout_seconds: float,
+        self, experience: Experience, server_address: str, batch_size: int, timeout_seconds: float
     ) -> tf.data.Dataset:
         return datasets.lane_transitions(
             server_address,
-            TABLE,
+            self.table_name,
             self.layout(experience),
             batch_size,
             gamma=experience.gamma,
@@ -138,6 +130,6 @@ class LaneReplay(sample_stream.SampleStream):
             timeout_seconds=timeout_seconds,
         )
 
-    def num_transitions(self, experience: sample_stream.Experience, num_items: int) -> int:
+    def num_transitions(self, experience: Experience, num_items: int) -> int:
         """At most so many: items that were written before they were full hold fewer."""
         return num_items * self.layout(experience).rows_per_item * experience.num_lanes

@@ -14,6 +14,8 @@ from actor_learner import experience as experience_lib
 from actor_learner.replay.streams import recorded_replay, sample_stream
 from actor_learner.support import configurable, errors
 
+Experience = sample_stream.Experience
+
 
 @configurable.register
 class MixedReplay(recorded_replay.PrefilledStream):
@@ -33,8 +35,8 @@ class MixedReplay(recorded_replay.PrefilledStream):
     priorities go to the tables that the rows came from.
 
     Args:
-      streams: Streams of the same kind, with tables of different names. One of them at most may be
-        written by actors; it is named first.
+      streams: Streams of the same kind, with a `table_name` of its own each. One of them at most
+        may be written by actors; it is named first.
       weights: Share of each, in any unit.
     """
 
@@ -76,7 +78,10 @@ class MixedReplay(recorded_replay.PrefilledStream):
     def table_name(self) -> str:
         return self._streams[0].table_name
 
-    def check(self, experience: sample_stream.Experience) -> None:
+    def _bind(self, run_id: str) -> None:
+        self._streams = [stream.for_run(run_id) for stream in self._streams]
+
+    def check(self, experience: Experience) -> None:
         for stream in self._streams:
             stream.check(experience)
 
@@ -94,37 +99,33 @@ class MixedReplay(recorded_replay.PrefilledStream):
             s for s in self._streams if isinstance(s, recorded_replay.PrefilledStream)
         ).specs()
 
-    def fill(self, experience: sample_stream.Experience, client: reverb.Client) -> int:
+    def fill(self, experience: Experience, client: reverb.Client) -> int:
         return sum(
             stream.fill(experience, client)
             for stream in self._streams
             if isinstance(stream, recorded_replay.PrefilledStream)
         )
 
-    def tables(self, experience: sample_stream.Experience) -> list[reverb.Table]:
+    def tables(self, experience: Experience) -> list[reverb.Table]:
         found = [table for stream in self._streams for table in stream.tables(experience)]
         names = [table.name for table in found]
         if len(set(names)) < len(names):
             raise errors.ConfigError(
                 f"MixedReplay.streams have tables of the same name ({', '.join(names)}): give each "
-                "RecordedReplay or RecordedSequences a table_name of its own"
+                "a table_name of its own"
             )
         return found
 
     def observer(
         self,
-        experience: sample_stream.Experience,
+        experience: Experience,
         client: reverb.Client,
         version: Callable[[], int] | None = None,
     ) -> Any:
         return self._streams[0].observer(experience, client, version)
 
     def dataset(
-        self,
-        experience: sample_stream.Experience,
-        server_address: str,
-        batch_size: int,
-        timeout_seconds: float,
+        self, experience: Experience, server_address: str, batch_size: int, timeout_seconds: float
     ) -> tf.data.Dataset:
         """Batches as those of the streams; those of uniform ones too have weights if any has."""
         parts = []
@@ -154,7 +155,7 @@ class MixedReplay(recorded_replay.PrefilledStream):
 
         return tf.data.Dataset.zip(tuple(parts)).map(join).prefetch(1)
 
-    def num_transitions(self, experience: sample_stream.Experience, num_items: int) -> int:
+    def num_transitions(self, experience: Experience, num_items: int) -> int:
         return self._streams[0].num_transitions(experience, num_items)
 
 

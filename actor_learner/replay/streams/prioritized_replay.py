@@ -9,14 +9,17 @@ import tensorflow as tf
 
 from actor_learner import experience as experience_lib
 from actor_learner import parts
-from actor_learner.replay.reading import importance
+from actor_learner.replay.layouts import window_layout
+from actor_learner.replay.reading import datasets, importance
 from actor_learner.replay.reading import n_step as n_step_lib
 from actor_learner.replay.server import tables
 from actor_learner.replay.streams import highest_priority, sample_stream
 from actor_learner.replay.writing import window_observer
 from actor_learner.support import configurable, errors
 
-TABLE = "experience"
+Experience = sample_stream.Experience
+
+TABLE = sample_stream.TABLE
 
 
 @configurable.register
@@ -27,7 +30,7 @@ class PrioritizedReplay(sample_stream.SampleStream):
     `PriorityUpdater` gives those of the batch the priorities that the algorithm computes, usually
     the absolute TD error. Batches carry importance weights, `(1 / probability) ** exponent` scaled
     to at most 1, whose exponent follows the train step: the dataset reads that variable for each
-    batch, so that nothing is traced again and a resumed run goes on where it stopped.
+    batch, so that nothing is traced again and a resumed run continues where it stopped.
 
     Costs: 40 to 150 microseconds per transition written (`LaneReplay`: under 1 to 6), the most with
     one lane and with hundreds; about 100,000 transitions per second read; and in the server 0.9 to
@@ -51,11 +54,11 @@ class PrioritizedReplay(sample_stream.SampleStream):
         with warnings, thousands per second, once 50 wait: with the default only beyond 18 lanes.
       prefetch: Batches kept ready for the learner; more are older when used.
       train_step: Counter that the exponent follows; None is the running experiment's.
+      table_name: Name of the table; streams that share a server need different ones.
     """
 
     kind = experience_lib.TRANSITIONS
     weighted = True
-    table_name = TABLE
 
     def __init__(
         self,
@@ -71,17 +74,16 @@ class PrioritizedReplay(sample_stream.SampleStream):
         max_in_flight_items: int = 32,
         prefetch: int = 1,
         train_step: tf.Variable | None = None,
+        table_name: str = TABLE,
     ) -> None:
-        if capacity < 1:
-            raise errors.ConfigError(
-                f"PrioritizedReplay.capacity must be at least 1, got {capacity}"
-            )
+        super().__init__(table_name)
+        self._refuse_below(1, capacity=capacity)
+        self._refuse_below(0, priority_offset=priority_offset)
         if initial_priority <= 0:
             raise errors.ConfigError(
                 f"PrioritizedReplay.initial_priority must be above 0, got {initial_priority}: "
                 "new transitions would never be drawn"
             )
-        importance.check_offset("PrioritizedReplay", priority_offset)
         if isinstance(rate_limiter, reverb.rate_limiters.RateLimiter):
             raise errors.ConfigError(
                 "PrioritizedReplay.rate_limiter is a rate limiter, which can serve one table only, "
@@ -100,82 +102,66 @@ class PrioritizedReplay(sample_stream.SampleStream):
         self._prefetch = prefetch
         self._train_step = train_step
 
-    def tables(self, experience: sample_stream.Experience) -> list[reverb.Table]:
-        layout = window_observer.ItemLayout(experience.data_spec)
+    def tables(self, experience: Experience) -> list[reverb.Table]:
+        layout = window_layout.WindowLayout(experience.data_spec)
         return [
             tables.prioritized_table(
-                TABLE,
+                self.table_name,
                 self._capacity,
                 signature=layout.signature(experience.n_step + 1),
                 rate_limiter=None if self._rate_limiter is None else self._rate_limiter(),
                 priority_exponent=self._priority_exponent,
             ),
-            highest_priority.make_table(TABLE),
+            highest_priority.make_table(self.table_name),
         ]
 
     def observer(
         self,
-        experience: sample_stream.Experience,
+        experience: Experience,
         client: reverb.Client,
         version: Callable[[], int] | None = None,
     ) -> window_observer.WindowObserver:
         return window_observer.WindowObserver(
             client,
-            TABLE,
+            self.table_name,
             experience.data_spec,
             experience.num_lanes,
             window=experience.n_step + 1,
-            priority=highest_priority.HighestPriority(client, TABLE, self._initial_priority),
+            priority=highest_priority.HighestPriority(
+                client, self.table_name, self._initial_priority
+            ),
             max_in_flight_items=self._max_in_flight_items,
             version=version,
         )
 
     def dataset(
-        self,
-        experience: sample_stream.Experience,
-        server_address: str,
-        batch_size: int,
-        timeout_seconds: float,
+        self, experience: Experience, server_address: str, batch_size: int, timeout_seconds: float
     ) -> tf.data.Dataset:
         """Batches `({"experience": [batch, 2, ...], "weights": [batch]}, SampleInfo)`.
 
         At most two batches are under way besides those prefetched, so that priorities are used soon
         after they are set.
         """
-        layout = window_observer.ItemLayout(experience.data_spec)
-        signature = layout.signature(experience.n_step + 1)
+        layout = window_layout.WindowLayout(experience.data_spec)
         train_step = self._annealing_step()
-        items = reverb.TrajectoryDataset(
+        items = datasets.items(
             server_address,
-            TABLE,
-            dtypes={name: spec.dtype for name, spec in signature.items()},
-            shapes={name: spec.shape for name, spec in signature.items()},
-            max_in_flight_samples_per_worker=2 * batch_size,
-            num_workers_per_iterator=1,
-            rate_limiter_timeout_ms=int(timeout_seconds * 1000),
+            self.table_name,
+            layout.signature(experience.n_step + 1),
+            max_in_flight=2 * batch_size,
+            timeout_seconds=timeout_seconds,
         )
 
         def unpack(sample: reverb.ReplaySample) -> Any:
             trajectory, version = layout.unpack(sample.data)
             trajectory = n_step_lib.fold(trajectory, experience.gamma)
             exponent = self._schedule.exponent(0 if train_step is None else train_step)
-            weights = importance.importance_weights(sample.info.probability, exponent)
-            info = experience_lib.SampleInfo(
-                key=sample.info.key,
-                probability=sample.info.probability,
-                table_size=sample.info.table_size,
-                priority=sample.info.priority,
-                version=version,
-                weight=importance.unscaled_weights(
-                    sample.info.probability, sample.info.table_size, exponent
-                ),
-            )
-            return {"experience": trajectory, "weights": weights}, info
+            return importance.weighted_batch(trajectory, sample.info, version, exponent)
 
         dataset = items.batch(batch_size, drop_remainder=True).map(unpack)
         return dataset.prefetch(self._prefetch)
 
-    def num_transitions(self, experience: sample_stream.Experience, num_items: int) -> int:
+    def num_transitions(self, experience: Experience, num_items: int) -> int:
         del experience
         return num_items
 

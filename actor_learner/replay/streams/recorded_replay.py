@@ -15,13 +15,15 @@ import tree
 from absl import logging
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner.replay.layouts import blocks, rows
+from actor_learner.replay.layouts import blocks, codec
 from actor_learner.replay.reading import datasets
 from actor_learner.replay.recording import experience_recorder, segments, shards
 from actor_learner.replay.server import tables
 from actor_learner.replay.streams import sample_stream
-from actor_learner.replay.writing import block_observer
-from actor_learner.support import configurable, errors, reverb_calls
+from actor_learner.replay.writing import block_observer, item_writer
+from actor_learner.support import configurable, errors
+
+Experience = sample_stream.Experience
 
 UNKNOWN_VERSION = -1
 """Version of recorded transitions: policies of another run chose the actions."""
@@ -50,7 +52,7 @@ class PrefilledStream(sample_stream.SampleStream):
         """`(time_step_spec, action_spec)` of the experience, for building an agent."""
 
     @abc.abstractmethod
-    def fill(self, experience: sample_stream.Experience, client: reverb.Client) -> int:
+    def fill(self, experience: Experience, client: reverb.Client) -> int:
         """Loads the experience into the server's tables; returns how many transitions.
 
         Blocks until all are loaded, about 3 s per million small ones. Does nothing where the tables
@@ -58,8 +60,71 @@ class PrefilledStream(sample_stream.SampleStream):
         """
 
 
+class RecordedStream(PrefilledStream):
+    """A stream that is filled from recordings and from nothing else.
+
+    Args:
+      path: Directory of a recording, or of a run with one; or several.
+      table_name: Name of the table.
+    """
+
+    def __init__(self, path: str | Sequence[str], table_name: str) -> None:
+        super().__init__(table_name)
+        paths = [path] if isinstance(path, str) else list(path)
+        if not paths:
+            raise errors.ConfigError(
+                f"{type(self).__name__}.path is empty; name at least one recording"
+            )
+        self._directories: list[pathlib.Path] = [experience_recorder.find(path) for path in paths]
+
+    def specs(self) -> tuple[ts.TimeStep, Any]:
+        return experience_recorder.read_specs(self._directories[0])
+
+    def observer(
+        self,
+        experience: Experience,
+        client: reverb.Client,
+        version: Callable[[], int] | None = None,
+    ) -> Any:
+        raise errors.ConfigError(
+            f"{type(self).__name__} is filled from files and takes no new experience: use "
+            "MixedReplay.streams = [@LaneReplay(), @RecordedReplay()], or [@SequenceReplay(), "
+            "@RecordedSequences()], to learn from both"
+        )
+
+    def fill(self, experience: Experience, client: reverb.Client) -> int:
+        if self._fetch_table(client).current_size:
+            logging.info("Table '%s' is filled already.", self.table_name)
+            return 0
+        for directory in self._directories:
+            check_fields(directory, experience.data_spec)
+        loaded = self._load(experience, client)
+        logging.info("Loaded %d steps of %d shards.", loaded, len(self._shards))
+        return loaded
+
+    @abc.abstractmethod
+    def _load(self, experience: Experience, client: reverb.Client) -> int:
+        """Writes the recording to the empty table; returns how many transitions."""
+
+    def _fetch_table(self, client: reverb.Client) -> reverb.reverb_types.TableInfo:
+        return item_writer.fetch_table(client, self.table_name, _FILL_TIMEOUT_SECONDS)
+
+    def _name_directories(self) -> str:
+        return ", ".join(map(str, self._directories))
+
+    @functools.cached_property
+    def _shards(self) -> list[shards.Shard]:
+        found = [shard for directory in self._directories for shard in shards.find(directory)]
+        if not found:
+            raise errors.ConfigError(
+                f"{self._name_directories()}: there is no whole shard of experience; the run that "
+                "was to record it has written none yet, or its files are damaged"
+            )
+        return found
+
+
 @configurable.register
-class RecordedReplay(PrefilledStream):
+class RecordedReplay(RecordedStream):
     """Uniform replay of experience that `ExperienceRecorder` wrote.
 
     Any agent that learns from transitions can train on it: the fields that its experience consists
@@ -69,7 +134,7 @@ class RecordedReplay(PrefilledStream):
     Args:
       path: Directory of a recording, or of a run with one; or several.
       min_episode_return: Uses only episodes with at least this return; None uses all.
-      table_name: Name of its table; streams that are mixed need different ones.
+      table_name: Name of the table; streams that share a server need different ones.
       shuffle_items: Items mixed before batches are cut; None chooses.
       prefetch: Pools of `shuffle_items` items kept ready for the learner.
     """
@@ -83,53 +148,27 @@ class RecordedReplay(PrefilledStream):
         shuffle_items: int | None = None,
         prefetch: int = 4,
     ) -> None:
-        paths = [path] if isinstance(path, str) else list(path)
-        if not paths:
-            raise errors.ConfigError("RecordedReplay.path is empty; name at least one recording")
-        self._directories: list[pathlib.Path] = [experience_recorder.find(path) for path in paths]
+        super().__init__(path, table_name)
         self._min_episode_return = min_episode_return
-        self._table_name = table_name
         self._shuffle_items = shuffle_items
         self._prefetch = prefetch
 
-    @property
-    def table_name(self) -> str:
-        return self._table_name
-
-    def specs(self) -> tuple[ts.TimeStep, Any]:
-        return experience_recorder.read_specs(self._directories[0])
-
-    def tables(self, experience: sample_stream.Experience) -> list[reverb.Table]:
+    def tables(self, experience: Experience) -> list[reverb.Table]:
         segments, layout = self._segments(experience), self._layout(experience)
         num_groups = -(-segments.most_segments // layout.num_lanes)
         items_per_group = -(-self._rows(experience) // layout.rows_per_item)
         return [
             tables.uniform_table(
-                self._table_name, num_groups * items_per_group, signature=layout.signature()
+                self.table_name, num_groups * items_per_group, signature=layout.signature()
             )
         ]
 
-    def observer(
-        self,
-        experience: sample_stream.Experience,
-        client: reverb.Client,
-        version: Callable[[], int] | None = None,
-    ) -> Any:
-        raise errors.ConfigError(
-            "RecordedReplay is filled from files and takes no new experience: use "
-            "MixedReplay.streams = [@LaneReplay(), @RecordedReplay()] to learn from both"
-        )
-
     def dataset(
-        self,
-        experience: sample_stream.Experience,
-        server_address: str,
-        batch_size: int,
-        timeout_seconds: float,
+        self, experience: Experience, server_address: str, batch_size: int, timeout_seconds: float
     ) -> tf.data.Dataset:
         return datasets.lane_transitions(
             server_address,
-            self._table_name,
+            self.table_name,
             self._layout(experience),
             batch_size,
             gamma=experience.gamma,
@@ -138,21 +177,15 @@ class RecordedReplay(PrefilledStream):
             timeout_seconds=timeout_seconds,
         )
 
-    def num_transitions(self, experience: sample_stream.Experience, num_items: int) -> int:
+    def num_transitions(self, experience: Experience, num_items: int) -> int:
         layout = self._layout(experience)
         return num_items * layout.rows_per_item * layout.num_lanes
 
-    def fill(self, experience: sample_stream.Experience, client: reverb.Client) -> int:
-        table = reverb_calls.fetch_table(client, self._table_name, _FILL_TIMEOUT_SECONDS)
-        if table.current_size:
-            logging.info("Table '%s' is filled already.", self._table_name)
-            return 0
-        for directory in self._directories:
-            check_fields(directory, experience.data_spec)
+    def _load(self, experience: Experience, client: reverb.Client) -> int:
         segments, layout = self._segments(experience), self._layout(experience)
         observer = block_observer.BlockObserver(
             client,
-            self._table_name,
+            self.table_name,
             layout,
             flush_seconds=float("inf"),  # The table has room for full cells only.
             version=lambda: UNKNOWN_VERSION,
@@ -170,51 +203,31 @@ class RecordedReplay(PrefilledStream):
         if not transitions:
             good = f" of episodes with a return of at least {self._min_episode_return:g}"
             raise errors.ConfigError(
-                f"the recording in {', '.join(map(str, self._directories))} has no whole "
+                f"the recording in {self._name_directories()} has no whole "
                 f"transition{'' if self._min_episode_return is None else good}"
             )
-        logging.info("Loaded %d transitions of %d shards.", transitions, len(self._shards))
         return transitions
 
-    @functools.cached_property
-    def _shards(self) -> list[shards.Shard]:
-        return find_shards(self._directories)
-
-    def _segments(self, experience: sample_stream.Experience) -> segments.RecordedSegments:
+    def _segments(self, experience: Experience) -> segments.RecordedSegments:
         return segments.RecordedSegments(
             self._shards,
-            [field.path for field in rows.RowLayout(experience.data_spec, 1).fields],
+            [field.path for field in codec.fields_of(experience.data_spec)],
             self._rows(experience),
             experience.n_step,
             self._min_episode_return,
         )
 
-    def _rows(self, experience: sample_stream.Experience) -> int:
+    def _rows(self, experience: Experience) -> int:
         """Rows by which segments advance: few of large steps, all of which are kept in memory."""
-        row_bytes = sum(field.num_bytes for field in rows.RowLayout(experience.data_spec, 1).fields)
+        row_bytes = codec.row_bytes(experience.data_spec)
         return int(np.clip(_GROUP_BYTES // (_MOST_LANES * row_bytes), 8, _MOST_ROWS))
 
-    def _layout(self, experience: sample_stream.Experience) -> blocks.BlockLayout:
+    def _layout(self, experience: Experience) -> blocks.BlockLayout:
         lanes = min(_MOST_LANES, self._segments(experience).most_segments)
         size = min(blocks.rows_per_item(experience.data_spec, lanes), self._rows(experience))
         return blocks.BlockLayout(
             experience.data_spec, lanes, n_step=experience.n_step, rows_per_item=size
         )
-
-
-def find_shards(directories: Sequence[pathlib.Path]) -> list[shards.Shard]:
-    """All whole shards of some recordings.
-
-    Raises:
-      errors.ConfigError: If there is none.
-    """
-    found = [shard for directory in directories for shard in shards.find(directory)]
-    if not found:
-        raise errors.ConfigError(
-            f"{', '.join(map(str, directories))}: there is no whole shard of experience; "
-            "the run that was to record it has written none yet, or its files are damaged"
-        )
-    return found
 
 
 def check_fields(directory: pathlib.Path, data_spec: Any) -> None:
@@ -225,12 +238,12 @@ def check_fields(directory: pathlib.Path, data_spec: Any) -> None:
     """
     recorded = {
         field.path: (field.shape, field.dtype)
-        for field in rows.RowLayout(experience_recorder.read_data_spec(directory), 1).fields
+        for field in codec.fields_of(experience_recorder.read_data_spec(directory))
     }
     differences = {
         field.path: f"the agent needs {field.dtype}{list(field.shape)}, recorded is "
         + ("nothing" if found is None else f"{found[1]}{list(found[0])}")
-        for field in rows.RowLayout(data_spec, 1).fields
+        for field in codec.fields_of(data_spec)
         for found in [recorded.get(field.path)]
         if found != (field.shape, field.dtype)
     }
@@ -256,7 +269,7 @@ class _Group:
       num_rows: Rows of a segment.
     """
 
-    def __init__(self, layout: rows.RowLayout, num_rows: int) -> None:
+    def __init__(self, layout: codec.StepCodec, num_rows: int) -> None:
         self._layout = layout
         self._fields = {
             field.path: np.zeros((num_rows, layout.num_lanes, *field.shape), field.dtype)
@@ -275,9 +288,7 @@ class _Group:
             column[:count, self._size] = segment[path]
         self._size += 1
 
-    def write(
-        self, observer: block_observer.BlockObserver, experience: sample_stream.Experience
-    ) -> int:
+    def write(self, observer: block_observer.BlockObserver, experience: Experience) -> int:
         """Writes the segments, if any, and returns how many transitions begin in them."""
         if not self._size:
             return 0

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import pathlib
 from collections.abc import Sequence
-from typing import Any, Callable
+from typing import Any
 
 import numpy as np
 import reverb
 import tensorflow as tf
 import tree
-from absl import logging
 from tf_agents.trajectories import time_step as ts
 
 from actor_learner import experience as experience_lib
-from actor_learner.replay.layouts import rows
-from actor_learner.replay.recording import experience_recorder, shards
+from actor_learner.replay.layouts import codec
+from actor_learner.replay.recording import shards
 from actor_learner.replay.streams import recorded_replay, sample_stream, sequence_replay
 from actor_learner.replay.writing import sequence_observer
-from actor_learner.support import configurable, errors, reverb_calls
+from actor_learner.support import configurable, errors
+
+Experience = sample_stream.Experience
 
 _LAST = int(ts.StepType.LAST)
-_FILL_TIMEOUT_SECONDS = 60.0
 
 
 @configurable.register
-class RecordedSequences(recorded_replay.PrefilledStream):
+class RecordedSequences(recorded_replay.RecordedStream):
     """Replay of sequences that are cut from experience that `ExperienceRecorder` wrote.
 
     What was recorded is written as an actor would have written it, so that the table holds the
@@ -53,10 +51,7 @@ class RecordedSequences(recorded_replay.PrefilledStream):
         sequences: sequence_replay.SequenceReplay | None = None,
         table_name: str = "recorded",
     ) -> None:
-        paths = [path] if isinstance(path, str) else list(path)
-        if not paths:
-            raise errors.ConfigError("RecordedSequences.path is empty; name at least one recording")
-        self._directories: list[pathlib.Path] = [experience_recorder.find(path) for path in paths]
+        super().__init__(path, table_name)
         self._sequences = sequences or sequence_replay.SequenceReplay(table_name=table_name)
 
     @property
@@ -67,47 +62,26 @@ class RecordedSequences(recorded_replay.PrefilledStream):
     def priority_offset(self) -> float:
         return self._sequences.priority_offset
 
-    def check(self, experience: sample_stream.Experience) -> None:
+    def check(self, experience: Experience) -> None:
         self._sequences.check(experience)
 
-    def specs(self) -> tuple[ts.TimeStep, Any]:
-        return experience_recorder.read_specs(self._directories[0])
+    def _bind(self, run_id: str) -> None:
+        self._sequences = self._sequences.for_run(run_id)
 
-    def tables(self, experience: sample_stream.Experience) -> list[reverb.Table]:
+    def tables(self, experience: Experience) -> list[reverb.Table]:
         return self._sequences.tables(experience)
 
-    def observer(
-        self,
-        experience: sample_stream.Experience,
-        client: reverb.Client,
-        version: Callable[[], int] | None = None,
-    ) -> Any:
-        raise errors.ConfigError(
-            "RecordedSequences is filled from files and takes no new experience: use "
-            "@SequenceReplay() to learn from an environment"
-        )
-
     def dataset(
-        self,
-        experience: sample_stream.Experience,
-        server_address: str,
-        batch_size: int,
-        timeout_seconds: float,
+        self, experience: Experience, server_address: str, batch_size: int, timeout_seconds: float
     ) -> tf.data.Dataset:
         """Batches as `SequenceReplay` makes them; their version is unknown, -1."""
         return self._sequences.dataset(experience, server_address, batch_size, timeout_seconds)
 
-    def num_transitions(self, experience: sample_stream.Experience, num_items: int) -> int:
+    def num_transitions(self, experience: Experience, num_items: int) -> int:
         """At most so many: an episode's end leaves its last block unfilled."""
         return self._sequences.num_transitions(experience, num_items)
 
-    def fill(self, experience: sample_stream.Experience, client: reverb.Client) -> int:
-        table = reverb_calls.fetch_table(client, self.table_name, _FILL_TIMEOUT_SECONDS)
-        if table.current_size:
-            logging.info("Table '%s' is filled already.", self.table_name)
-            return 0
-        for directory in self._directories:
-            recorded_replay.check_fields(directory, experience.data_spec)
+    def _load(self, experience: Experience, client: reverb.Client) -> int:
         steps = 0
         for group in shards.contiguous(self._shards):
             observer = self._sequences.observer(
@@ -121,17 +95,12 @@ class RecordedSequences(recorded_replay.PrefilledStream):
             finally:
                 observer.close()
         self._check_filled(client)
-        logging.info("Loaded %d steps of %d shards as sequences.", steps, len(self._shards))
         return steps
-
-    @functools.cached_property
-    def _shards(self) -> list[shards.Shard]:
-        return recorded_replay.find_shards(self._directories)
 
     def _check_filled(self, client: reverb.Client) -> None:
         """Refuses a table that holds nothing, or not all."""
-        where = ", ".join(map(str, self._directories))
-        table = reverb_calls.fetch_table(client, self.table_name, _FILL_TIMEOUT_SECONDS)
+        where = self._name_directories()
+        table = self._fetch_table(client)
         written = table.rate_limiter_info.insert_stats.completed
         if not written:
             raise errors.ConfigError(
@@ -149,7 +118,7 @@ def _write(
     shard: shards.Shard, data_spec: Any, observer: sequence_observer.SequenceObserver
 ) -> int:
     """Writes the rows of a shard as if they happened now; returns how many steps were taken."""
-    paths = [field.path for field in rows.RowLayout(data_spec, 1).fields]
+    paths = [field.path for field in codec.fields_of(data_spec)]
     fields = shards.read(shard, paths)
     if fields is None:
         observer.reset()  # What follows does not continue what was before.

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import abc
+import copy
 import dataclasses
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple, Optional
 
 import reverb
 import tensorflow as tf
 
 from actor_learner import experience as experience_lib
+from actor_learner.replay.server import table_names
+from actor_learner.support import errors
+
+TABLE = "experience"
+"""Name of a stream's table unless it is given another."""
+
+Version = Optional[Callable[[], int]]
+"""Returns the train step of the policy that acts, which items carry; None is 0."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +75,6 @@ class SampleStream(abc.ABC):
       repeatable: With the same items written, the same batches come out, given the same seed.
       keeps_items: The learner takes every item out of the table once and draws batches from what it
         has kept, so that the table may run empty.
-      table_name: Name of the table that holds the experience, the first of `tables()`.
     """
 
     kind: str = experience_lib.TRANSITIONS
@@ -75,9 +83,50 @@ class SampleStream(abc.ABC):
     repeatable: bool = False
     keeps_items: bool = False
 
+    def __init__(self, table_name: str = TABLE) -> None:
+        """Names the table.
+
+        Args:
+          table_name: Of the table that holds the experience; streams that share a server need
+            different ones.
+
+        Raises:
+          errors.ConfigError: If a table cannot be called so.
+        """
+        if not isinstance(table_name, str) or not table_name or table_names.carries_run(table_name):
+            raise errors.ConfigError(
+                f"{type(self).__name__}.table_name is {table_name!r}; it must be a text that is "
+                "not empty, without '@', behind which a run writes its id"
+            )
+        self._name = table_name
+        self._run_id = ""
+
     @property
-    @abc.abstractmethod
-    def table_name(self) -> str: ...
+    def table_name(self) -> str:
+        """Name of the table that holds the experience, the first of `tables()`."""
+        return table_names.of_run(self._name, self._run_id) if self._run_id else self._name
+
+    def for_run(self, run_id: str) -> SampleStream:
+        """A copy of this stream whose tables all carry the run's id in their names.
+
+        Both ends of the copy then refuse the server of another run that has taken the port of
+        ours. Make it before tables, observer or dataset.
+
+        Args:
+          run_id: Hexadecimal, as of `uuid.uuid4().hex`; the first 8 digits become part of names.
+        """
+        bound = copy.copy(self)
+        bound._bind(run_id)
+        if not table_names.carries_run(bound.table_name):
+            raise TypeError(
+                f"{type(self).__name__} names its table by itself, so that the name cannot carry "
+                "the run's id: pass it to SampleStream.__init__ instead"
+            )
+        return bound
+
+    def _bind(self, run_id: str) -> None:
+        """Sets the run; streams made of others pass it on to copies of them."""
+        self._run_id = run_id
 
     def check(self, experience: Experience) -> None:
         """Refuses experience that the stream would lose part of; called when a run is planned.
@@ -89,7 +138,7 @@ class SampleStream(abc.ABC):
 
     @abc.abstractmethod
     def tables(self, experience: Experience) -> list[reverb.Table]:
-        """The tables the stream needs, made anew by each call; `table_name` is the first."""
+        """The tables the stream needs, new ones in each call; `table_name` is the first."""
 
     @abc.abstractmethod
     def observer(
@@ -133,3 +182,24 @@ class SampleStream(abc.ABC):
         """
         del experience, batch_size
         return None
+
+    def _refuse_below(self, least: float, **settings: float | None) -> None:
+        """Refuses settings of the stream that are too small; None is none.
+
+        Raises:
+          errors.ConfigError: Naming the setting.
+        """
+        for name, value in settings.items():
+            if value is not None and value < least:
+                raise errors.ConfigError(
+                    f"{type(self).__name__}.{name} must be at least {least}, got {value}"
+                )
+
+    def _refuse_name(self, table: Any) -> None:
+        """Refuses a name where a builder of tables is wanted."""
+        if isinstance(table, str):
+            stream = type(self).__name__
+            raise errors.ConfigError(
+                f"{stream}.table is {table!r}, but must be a function that builds the table, such "
+                f"as @uniform_table; the name is set with {stream}.table_name"
+            )

@@ -11,13 +11,15 @@ import reverb
 import tensorflow as tf
 from absl import logging
 
-from actor_learner.replay.layouts import rows
+from actor_learner.replay.layouts import codec, rows
 from actor_learner.replay.reading import datasets, n_step, row_ring
 from actor_learner.replay.streams import sample_stream
 from actor_learner.replay.writing import lane_observer
 from actor_learner.support import configurable, errors, reverb_calls
 
-TABLE = "experience"
+Experience = sample_stream.Experience
+
+TABLE = sample_stream.TABLE
 _POLL_SECONDS = 0.01
 _MOST_ITEMS = 1_000_000_000
 _ROWS_AT_ONCE = 256
@@ -35,11 +37,11 @@ class SeededReplay(sample_stream.SampleStream):
       capacity: Transitions kept; the oldest leave first.
       seed: Of the draws; None draws one from NumPy's global generator, which a run seeds.
       max_in_flight_items: Items an actor may have unconfirmed before it waits.
+      table_name: Name of the table; streams that share a server need different ones.
     """
 
     repeatable = True
     keeps_items = True
-    table_name = TABLE
 
     def __init__(
         self,
@@ -47,19 +49,20 @@ class SeededReplay(sample_stream.SampleStream):
         *,
         seed: int | None = None,
         max_in_flight_items: int = 50,
+        table_name: str = TABLE,
     ) -> None:
-        if capacity < 1:
-            raise errors.ConfigError(f"SeededReplay.capacity must be at least 1, got {capacity}")
+        super().__init__(table_name)
+        self._refuse_below(1, capacity=capacity)
         self._capacity = capacity
         self._seed = seed
         self._max_in_flight_items = max_in_flight_items
         self._ring: row_ring.RowRing | None = None
 
-    def tables(self, experience: sample_stream.Experience) -> list[reverb.Table]:
+    def tables(self, experience: Experience) -> list[reverb.Table]:
         layout = rows.RowLayout(experience.data_spec, experience.num_lanes)
         return [
             reverb.Table(
-                name=TABLE,
+                name=self.table_name,
                 sampler=reverb.selectors.Fifo(),
                 remover=reverb.selectors.Fifo(),
                 # Rows leave when they are read; nothing is ever pushed out unread.
@@ -72,13 +75,13 @@ class SeededReplay(sample_stream.SampleStream):
 
     def observer(
         self,
-        experience: sample_stream.Experience,
+        experience: Experience,
         client: reverb.Client,
         version: Callable[[], int] | None = None,
     ) -> lane_observer.LaneObserver:
         return lane_observer.LaneObserver(
             client,
-            TABLE,
+            self.table_name,
             experience.data_spec,
             experience.num_lanes,
             window=1,
@@ -87,24 +90,20 @@ class SeededReplay(sample_stream.SampleStream):
         )
 
     def dataset(
-        self,
-        experience: sample_stream.Experience,
-        server_address: str,
-        batch_size: int,
-        timeout_seconds: float,
+        self, experience: Experience, server_address: str, batch_size: int, timeout_seconds: float
     ) -> tf.data.Dataset:
         layout = rows.RowLayout(experience.data_spec, experience.num_lanes)
         window = experience.n_step + 1
         seed = np.random.randint(2**31) if self._seed is None else self._seed
         self._ring = row_ring.RowRing(self._num_rows(experience), window, seed)
-        ring = self._ring
+        ring, table_name = self._ring, self.table_name
 
         def batches() -> Iterator[dict[str, np.ndarray]]:
             client = reverb.Client(server_address)
             deadline = time.monotonic() + timeout_seconds
             while True:
                 try:
-                    _move_rows(client, layout, ring, timeout_seconds)
+                    _move_rows(client, table_name, layout, ring, timeout_seconds)
                 except errors.ReplayTimeoutError as error:
                     logging.error("%s", error)
                     return
@@ -123,7 +122,7 @@ class SeededReplay(sample_stream.SampleStream):
 
         def unpack(columns: dict[str, tf.Tensor]) -> tuple:
             trajectory = n_step.fold(layout.unpack(columns), experience.gamma)
-            return trajectory, datasets.TransitionInfo(columns[rows.VERSION][:, 0])
+            return trajectory, datasets.TransitionInfo(columns[codec.VERSION][:, 0])
 
         # No prefetching: a batch drawn ahead would not know the rows that are still to come.
         options = tf.data.Options()
@@ -133,20 +132,24 @@ class SeededReplay(sample_stream.SampleStream):
         dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
         return dataset.map(unpack).with_options(options)
 
-    def num_transitions(self, experience: sample_stream.Experience, num_items: int) -> int:
+    def num_transitions(self, experience: Experience, num_items: int) -> int:
         kept = len(self._ring) if self._ring is not None else 0
         return min(kept + num_items, self._num_rows(experience)) * experience.num_lanes
 
-    def first_steps(self, experience: sample_stream.Experience) -> int:
+    def first_steps(self, experience: Experience) -> int:
         # Rows are handed on one by one: only the learner knows when they make a window.
         return (experience.n_step + 1) * experience.num_lanes
 
-    def _num_rows(self, experience: sample_stream.Experience) -> int:
+    def _num_rows(self, experience: Experience) -> int:
         return max(experience.n_step + 1, self._capacity // experience.num_lanes)
 
 
 def _move_rows(
-    client: reverb.Client, layout: rows.RowLayout, ring: row_ring.RowRing, timeout_seconds: float
+    client: reverb.Client,
+    table_name: str,
+    layout: rows.RowLayout,
+    ring: row_ring.RowRing,
+    timeout_seconds: float,
 ) -> None:
     """Takes every row out of the table, in their order; whoever comes next finds the others.
 
@@ -156,28 +159,30 @@ def _move_rows(
     Raises:
       errors.ReplayTimeoutError: If the server does not hand them over in time.
     """
-    left = reverb_calls.fetch_table(client, TABLE, timeout_seconds).current_size
+    left = reverb_calls.fetch_table(client, table_name, timeout_seconds).current_size
     while left:
-        for sample in _take(client, min(left, _ROWS_AT_ONCE), timeout_seconds):
+        for sample in _take(client, table_name, min(left, _ROWS_AT_ONCE), timeout_seconds):
             columns = {name: np.asarray(column[0]) for name, column in sample.data.items()}
             ring.add(
                 columns,
-                layout.read_array(columns, "step_type"),
-                layout.read_array(columns, "next_step_type"),
+                layout.view(columns, "step_type"),
+                layout.view(columns, "next_step_type"),
             )
             left -= 1
 
 
-def _take(client: reverb.Client, count: int, timeout_seconds: float) -> list[reverb.ReplaySample]:
+def _take(
+    client: reverb.Client, table_name: str, count: int, timeout_seconds: float
+) -> list[reverb.ReplaySample]:
     """Takes so many rows, which must be there."""
     return reverb_calls.call_with_deadline(
         lambda: list(
-            client.sample(TABLE, count, emit_timesteps=False, unpack_as_table_signature=True)
+            client.sample(table_name, count, emit_timesteps=False, unpack_as_table_signature=True)
         ),
         timeout_seconds,
         lambda: errors.ReplayTimeoutError(
-            f"the learner has waited {timeout_seconds:g} s for {count} rows that table '{TABLE}' "
-            f"at {client.server_address} held: the server is gone, or somebody else takes rows out "
-            "of it"
+            f"the learner has waited {timeout_seconds:g} s for {count} rows of table "
+            f"'{table_name}' at {client.server_address}: the server is gone, or somebody else "
+            "takes rows out of it"
         ),
     )

@@ -10,13 +10,15 @@ import tensorflow as tf
 
 from actor_learner import experience as experience_lib
 from actor_learner.replay.layouts import sequence_layout
-from actor_learner.replay.reading import importance
+from actor_learner.replay.reading import datasets, importance
 from actor_learner.replay.server import tables
 from actor_learner.replay.streams import sample_stream
 from actor_learner.replay.writing import sequence_observer
 from actor_learner.support import configurable, errors
 
-TABLE = "experience"
+Experience = sample_stream.Experience
+
+TABLE = sample_stream.TABLE
 
 
 @configurable.register
@@ -36,7 +38,7 @@ class SequenceReplay(sample_stream.SampleStream):
         `sequence_length - period`.
       frame_stack: Frames that an observation is made of, if the environment stacks the latest ones
         (`FrameStackObservation`) along the first or the last dimension. Each is then stored once,
-        instead of that many times; observations that are no such stack are refused.
+        instead of that many times; other observations are refused.
       table: Builds the table: `@prioritized_table`, `@uniform_table`, or another of their kind.
       priority_exponent: Sequences are sampled in proportion to `priority ** priority_exponent`;
         given to `table` if it takes one.
@@ -45,7 +47,7 @@ class SequenceReplay(sample_stream.SampleStream):
         batch; 0 weighs all alike.
       priority_offset: Added to all priorities, the actors' and the learner's, so that no sequence
         has the priority 0 and is never drawn.
-      table_name: Name of its table; streams that are mixed need different ones.
+      table_name: Name of the table; streams that share a server need different ones.
       max_in_flight_items: Items of one lane that may be unconfirmed before the actor waits.
       max_in_flight_samples: Sequences fetched ahead of the learner, which were drawn with older
         priorities. None is two batches.
@@ -54,7 +56,6 @@ class SequenceReplay(sample_stream.SampleStream):
 
     kind = experience_lib.SEQUENCES
     weighted = True
-    table_name = TABLE
 
     def __init__(
         self,
@@ -72,14 +73,15 @@ class SequenceReplay(sample_stream.SampleStream):
         max_in_flight_samples: int | None = None,
         prefetch: int = 1,
     ) -> None:
-        if capacity < 1:
-            raise errors.ConfigError(f"SequenceReplay.capacity must be at least 1, got {capacity}")
+        super().__init__(table_name)
+        self._refuse_below(1, capacity=capacity)
+        self._refuse_below(0, priority_offset=priority_offset)
+        self._refuse_name(table)
         if not 0.0 <= importance_exponent <= 1.0:
             raise errors.ConfigError(
                 f"SequenceReplay.importance_exponent is {importance_exponent}; it must lie in "
                 "[0, 1]: 0 corrects nothing, 1 all of the bias of sampling by priority"
             )
-        importance.check_offset("SequenceReplay", priority_offset)
         sequence_layout.check_lengths(sequence_length, period)
         self._capacity = capacity
         self._sequence_length = sequence_length
@@ -89,12 +91,11 @@ class SequenceReplay(sample_stream.SampleStream):
         self._priority_exponent = priority_exponent
         self._importance_exponent = importance_exponent
         self.priority_offset = priority_offset
-        self.table_name = table_name
         self._max_in_flight_items = max_in_flight_items
         self._max_in_flight_samples = max_in_flight_samples
         self._prefetch = prefetch
 
-    def check(self, experience: sample_stream.Experience) -> None:
+    def check(self, experience: Experience) -> None:
         """Refuses burn-in that leaves steps of long episodes out of every sequence's learned part.
 
         Of an episode's first sequence rows 0 to L - 2 are learned from (L: sequence_length), of
@@ -117,7 +118,7 @@ class SequenceReplay(sample_stream.SampleStream):
             f"never be learned from in episodes longer than a sequence: {remedy}"
         )
 
-    def tables(self, experience: sample_stream.Experience) -> list[reverb.Table]:
+    def tables(self, experience: Experience) -> list[reverb.Table]:
         exponent = {}
         if "priority_exponent" in inspect.signature(self._table).parameters:
             exponent["priority_exponent"] = self._priority_exponent
@@ -130,7 +131,7 @@ class SequenceReplay(sample_stream.SampleStream):
 
     def observer(
         self,
-        experience: sample_stream.Experience,
+        experience: Experience,
         client: reverb.Client,
         version: Callable[[], int] | None = None,
     ) -> sequence_observer.SequenceObserver:
@@ -149,48 +150,32 @@ class SequenceReplay(sample_stream.SampleStream):
         )
 
     def dataset(
-        self,
-        experience: sample_stream.Experience,
-        server_address: str,
-        batch_size: int,
-        timeout_seconds: float,
+        self, experience: Experience, server_address: str, batch_size: int, timeout_seconds: float
     ) -> tf.data.Dataset:
         """Batches `({"experience": Sequence, "weights": [batch]}, SampleInfo)`."""
         layout = self._layout(experience)
-        signature = layout.signature()
-        samples = reverb.TrajectoryDataset(
+        samples = datasets.items(
             server_address,
             self.table_name,
-            dtypes={name: spec.dtype for name, spec in signature.items()},
-            shapes={name: spec.shape for name, spec in signature.items()},
-            max_in_flight_samples_per_worker=self._max_in_flight_samples or 2 * batch_size,
-            num_workers_per_iterator=1,
-            rate_limiter_timeout_ms=int(timeout_seconds * 1000),
+            layout.signature(),
+            max_in_flight=self._max_in_flight_samples or 2 * batch_size,
+            timeout_seconds=timeout_seconds,
         )
 
         def unpack(sample: reverb.ReplaySample) -> Any:
             sequence, version = layout.unpack(sample.data)
-            info = sample.info
-            weights = importance.importance_weights(info.probability, self._importance_exponent)
-            return {"experience": sequence, "weights": weights}, experience_lib.SampleInfo(
-                key=info.key,
-                probability=info.probability,
-                table_size=info.table_size,
-                priority=info.priority,
-                version=version,
-                weight=importance.unscaled_weights(
-                    info.probability, info.table_size, self._importance_exponent
-                ),
+            return importance.weighted_batch(
+                sequence, sample.info, version, self._importance_exponent
             )
 
         batches = samples.batch(batch_size, drop_remainder=True).map(unpack)
         return batches.prefetch(self._prefetch)
 
-    def num_transitions(self, experience: sample_stream.Experience, num_items: int) -> int:
+    def num_transitions(self, experience: Experience, num_items: int) -> int:
         """At most so many: an episode's end leaves its last block unfilled."""
         return num_items * self._period
 
-    def _layout(self, experience: sample_stream.Experience) -> sequence_layout.SequenceLayout:
+    def _layout(self, experience: Experience) -> sequence_layout.SequenceLayout:
         return sequence_layout.SequenceLayout(
             experience.data_spec,
             experience.num_lanes,

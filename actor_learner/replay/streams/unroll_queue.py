@@ -15,6 +15,8 @@ from actor_learner.replay.streams import sample_stream
 from actor_learner.replay.writing import unroll_observer
 from actor_learner.support import configurable, errors
 
+Experience = sample_stream.Experience
+
 TABLE = "unrolls"
 
 
@@ -35,11 +37,11 @@ class UnrollQueue(sample_stream.SampleStream):
       max_in_flight_items: Unrolls of all lanes that an actor may have unconfirmed before it waits.
       prefetch: Batches that the learner takes out in advance.
       timeout_seconds: How long an actor waits for room before it gives up.
+      table_name: Name of the queue; streams that share a server need different ones.
     """
 
     kind = experience_lib.UNROLLS
     repeatable = True
-    table_name = TABLE
 
     def __init__(
         self,
@@ -50,7 +52,9 @@ class UnrollQueue(sample_stream.SampleStream):
         max_in_flight_items: int = 1,
         prefetch: int = 1,
         timeout_seconds: float = 60.0,
+        table_name: str = TABLE,
     ) -> None:
+        super().__init__(table_name)
         for name, value in (
             ("unroll_length", unroll_length),
             ("unrolls_per_batch", unrolls_per_batch),
@@ -77,7 +81,7 @@ class UnrollQueue(sample_stream.SampleStream):
     def unroll_length(self) -> int:
         return self._unroll_length
 
-    def cells_per_batch(self, experience: sample_stream.Experience) -> int:
+    def cells_per_batch(self, experience: Experience) -> int:
         """Items that make a batch.
 
         Raises:
@@ -93,22 +97,22 @@ class UnrollQueue(sample_stream.SampleStream):
             )
         return int(unrolls) // lanes
 
-    def tables(self, experience: sample_stream.Experience) -> list[reverb.Table]:
+    def tables(self, experience: Experience) -> list[reverb.Table]:
         layout = unroll_layout.UnrollLayout(
             experience.data_spec, experience.num_lanes, self._unroll_length
         )
         max_size = self._max_queued_batches * self.cells_per_batch(experience)
-        return [tables.queue_table(TABLE, max_size, signature=layout.signature())]
+        return [tables.queue_table(self.table_name, max_size, signature=layout.signature())]
 
     def observer(
         self,
-        experience: sample_stream.Experience,
+        experience: Experience,
         client: reverb.Client,
         version: Callable[[], int] | None = None,
     ) -> unroll_observer.UnrollObserver:
         return unroll_observer.UnrollObserver(
             client,
-            TABLE,
+            self.table_name,
             experience.data_spec,
             experience.num_lanes,
             self._unroll_length,
@@ -119,7 +123,7 @@ class UnrollQueue(sample_stream.SampleStream):
 
     def dataset(
         self,
-        experience: sample_stream.Experience,
+        experience: Experience,
         server_address: str,
         batch_size: int,
         timeout_seconds: float,
@@ -132,7 +136,7 @@ class UnrollQueue(sample_stream.SampleStream):
         del batch_size
         return unroll_dataset.unrolls(
             server_address,
-            TABLE,
+            self.table_name,
             experience.data_spec,
             experience.num_lanes,
             self._unroll_length,
@@ -142,11 +146,9 @@ class UnrollQueue(sample_stream.SampleStream):
             limit=limit,
         )
 
-    def num_transitions(self, experience: sample_stream.Experience, num_items: int) -> int:
+    def num_transitions(self, experience: Experience, num_items: int) -> int:
         return num_items * experience.num_lanes * self._unroll_length
 
-    def group_steps_per_update(
-        self, experience: sample_stream.Experience, batch_size: int
-    ) -> int | None:
+    def group_steps_per_update(self, experience: Experience, batch_size: int) -> int | None:
         del batch_size
         return self._unroll_length * self.cells_per_batch(experience)

@@ -13,7 +13,9 @@ from actor_learner.replay.server import signatures, tables
 from actor_learner.replay.streams import sample_stream
 from actor_learner.support import configurable, errors
 
-TABLE = "experience"
+Experience = sample_stream.Experience
+
+TABLE = sample_stream.TABLE
 
 
 @configurable.register
@@ -28,30 +30,31 @@ class WindowReplay(sample_stream.SampleStream):
     Args:
       capacity: Items, and so transitions, kept.
       table: Builds the table, from name, max_size and signature.
+      table_name: Name of the table; streams that share a server need different ones.
       max_in_flight_items: Items an actor may have unconfirmed, per lane, before it waits.
       prefetch: Batches kept ready for the learner.
     """
-
-    table_name = TABLE
 
     def __init__(
         self,
         capacity: int = 100_000,
         *,
         table: Callable[..., reverb.Table] = tables.uniform_table,
+        table_name: str = TABLE,
         max_in_flight_items: int = 50,
         prefetch: int = 4,
     ) -> None:
-        if capacity < 1:
-            raise errors.ConfigError(f"WindowReplay.capacity must be at least 1, got {capacity}")
+        super().__init__(table_name)
+        self._refuse_below(1, capacity=capacity)
+        self._refuse_name(table)
         self._capacity = capacity
         self._table = table
         self._max_in_flight_items = max_in_flight_items
         self._prefetch = prefetch
 
-    def tables(self, experience: sample_stream.Experience) -> list[reverb.Table]:
+    def tables(self, experience: Experience) -> list[reverb.Table]:
         signature = signatures.window_signature(experience.data_spec, experience.n_step + 1)
-        table = self._table(name=TABLE, max_size=self._capacity, signature=signature)
+        table = self._table(name=self.table_name, max_size=self._capacity, signature=signature)
         if table.info.sampler_options.HasField("prioritized"):
             raise errors.ConfigError(
                 "WindowReplay.table samples by priority, but nothing updates priorities there: use "
@@ -61,7 +64,7 @@ class WindowReplay(sample_stream.SampleStream):
 
     def observer(
         self,
-        experience: sample_stream.Experience,
+        experience: Experience,
         client: reverb.Client,
         version: Callable[[], int] | None = None,
     ) -> observers.ReverbAddTrajectoryObserver:
@@ -69,7 +72,7 @@ class WindowReplay(sample_stream.SampleStream):
         several = experience.n_step > 1
         return observers.ReverbAddTrajectoryObserver(
             client,
-            TABLE,
+            self.table_name,
             sequence_length=experience.n_step + 1,
             # The last n - 1 steps of an episode are in windows that the episode's end cuts short.
             pad_end_of_episodes=several,
@@ -78,15 +81,11 @@ class WindowReplay(sample_stream.SampleStream):
         )
 
     def dataset(
-        self,
-        experience: sample_stream.Experience,
-        server_address: str,
-        batch_size: int,
-        timeout_seconds: float,
+        self, experience: Experience, server_address: str, batch_size: int, timeout_seconds: float
     ) -> tf.data.Dataset:
         buffer = reverb_replay_buffer.ReverbReplayBuffer(
             experience.data_spec,
-            TABLE,
+            self.table_name,
             sequence_length=experience.n_step + 1,
             server_address=server_address,
             rate_limiter_timeout_ms=int(timeout_seconds * 1000),
@@ -102,7 +101,7 @@ class WindowReplay(sample_stream.SampleStream):
             dataset = dataset.map(fold)
         return dataset.prefetch(self._prefetch)
 
-    def num_transitions(self, experience: sample_stream.Experience, num_items: int) -> int:
+    def num_transitions(self, experience: Experience, num_items: int) -> int:
         return num_items
 
 

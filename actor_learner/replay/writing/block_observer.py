@@ -8,13 +8,11 @@ from typing import Any, Callable
 
 import numpy as np
 import reverb
-import tensorflow as tf
 import tree
-from reverb import structured_writer
 from tf_agents.trajectories import trajectory as trajectory_lib
 
-from actor_learner.replay.layouts import blocks, frame_stacks, rows
-from actor_learner.replay.writing import lane_observer
+from actor_learner.replay.layouts import blocks, codec, frame_stacks
+from actor_learner.replay.writing import item_observer
 from actor_learner.support import configurable, reverb_calls
 
 _ROOMY = 4
@@ -25,7 +23,7 @@ _PATIENCE = 60
 
 
 @configurable.register
-class BlockObserver(lane_observer.LaneObserver):
+class BlockObserver(item_observer.ItemObserver):
     """Gathers rows into cells (`blocks.BlockLayout`), each of which becomes one item.
 
     Items are created as cells fill up: the latest rows, fewer than `rows_per_item + n_step`, may
@@ -35,7 +33,7 @@ class BlockObserver(lane_observer.LaneObserver):
     knows which transitions are valid.
 
     Rows that have waited for `flush_seconds` are written in a cell that is filled up with fillers,
-    and the next cell goes on behind them. That item holds fewer transitions than others, each as
+    and the next cell continues behind them. That item holds fewer transitions than others, each as
     likely to be drawn as any, but takes up as much of the table's capacity. So once a quarter of
     the table is filled, rows wait 60 times as long before they are written like this.
 
@@ -45,11 +43,10 @@ class BlockObserver(lane_observer.LaneObserver):
       client: Client of the replay server.
       table_name: Table that gets the items; its signature must be `layout.signature()`.
       layout: Layout of the items, the reader's.
-      max_in_flight_items: Items that may be unconfirmed before a call waits.
       flush_seconds: Items are pushed to the server at least this often while steps come in, and
         cells that are not full as said above; infinity waits until they are.
-      timeout_seconds: How long a call may wait for the server.
-      version: Returns the train step of the policy that acts; rows carry it.
+
+    The other arguments are those of `ItemObserver`.
     """
 
     def __init__(
@@ -63,7 +60,7 @@ class BlockObserver(lane_observer.LaneObserver):
         timeout_seconds: float = 60.0,
         version: Callable[[], int] | None = None,
     ) -> None:
-        self._blocks = layout
+        self._layout = layout
         # As many as an item refers to, by turns: the last rows are still there when a segment ends.
         self._cells = [
             layout.empty_rows(layout.rows_per_item) for _ in range(layout.cells_per_item)
@@ -84,14 +81,18 @@ class BlockObserver(lane_observer.LaneObserver):
         super().__init__(
             client,
             table_name,
-            layout.data_spec,
+            layout.signature(),
             layout.num_lanes,
-            layout.n_step + 1,
             max_in_flight_items=max_in_flight_items,
             flush_seconds=flush_seconds,
             timeout_seconds=timeout_seconds,
             version=version,
         )
+        self._writer = self._open_writer(layout.cells_per_item, layout.columns)
+
+    @property
+    def layout(self) -> blocks.BlockLayout:
+        return self._layout
 
     def flush(self) -> None:
         """Waits until the server has confirmed every item.
@@ -110,45 +111,37 @@ class BlockObserver(lane_observer.LaneObserver):
         super().flush()
 
     def reset(self) -> None:
-        """Writes and confirms all that was observed and begins anew: no item spans the call."""
-        if self._writer is not None:
-            self._end_segment()
+        """Writes and confirms all that was observed and starts again: no item spans the call."""
+        self._end_segment()
         super().reset()
         for watch in self._watches.values():
             watch.reset()
 
     def close(self) -> None:
-        """Writes and confirms all that was observed and gives the writer up; safe to call twice."""
+        """Writes and confirms all that was observed, then as all observers do."""
         try:
-            if self._writer is not None:
-                self._end_segment()
+            self._end_segment()
         finally:
             super().close()
 
-    def _item_signature(self) -> dict[str, tf.TensorSpec]:
-        return self._blocks.signature()
+    def _check(self, trajectory: trajectory_lib.Trajectory) -> None:
+        self._layout.observed.check(trajectory, self._table_name)
 
-    def _open_writer(self) -> reverb.StructuredWriter:
-        columns = self._blocks.columns
-        reference = structured_writer.create_reference_step(dict.fromkeys(columns))
-        pattern = {name: reference[name][-self._blocks.cells_per_item :] for name in columns}
-        config = structured_writer.create_config(pattern, self._table_name)
-        return self._client.structured_writer([config])
-
-    def _append(self, trajectory: trajectory_lib.Trajectory) -> int:
+    def _add(self, trajectory: trajectory_lib.Trajectory) -> None:
         leaves = tree.flatten(trajectory)
-        if not self._segment_rows and self._blocks.cells_before:
+        if not self._segment_rows and self._layout.cells_before:
             self._write_history(self._older_frames(leaves))
         self._fill_row(leaves)
-        return self._add_row()
+        self._add_row()
+        self._writer.make_room()
 
     def _fill_row(self, leaves: list[Any]) -> None:
         """Puts one step of all lanes into the cell."""
-        layout, fields, row = self._blocks, self._cell.fields, self._rows_in_cell
+        layout, fields, row = self._layout, self._cell.fields, self._rows_in_cell
         for path, leaf in zip(self._paths, leaves):
             stack = layout.stacks.get(path)
             fields[path][row] = leaf if stack is None else stack.newest(leaf)
-        fields[rows.VERSION][row] = self._version()
+        fields[codec.VERSION][row] = self._version()
         for path, watch in self._watches.items():
             fields[layout.padding_path(path)][row] = watch.paddings(
                 leaves[self._paths.index(path)],
@@ -156,23 +149,22 @@ class BlockObserver(lane_observer.LaneObserver):
                 fields[blocks.NEXT_STEP_TYPE][row],
             )
 
-    def _add_row(self) -> int:
-        """Counts the row that was put into the cell; returns how many items it completed."""
+    def _add_row(self) -> None:
+        """Counts the row that was put into the cell, and writes the cell once it is full."""
         if not self._rows_in_cell:
             self._begun.append(time.monotonic())
         self._segment_rows += 1
         self._rows_in_cell += 1
-        return self._write_cell() if self._rows_in_cell == self._blocks.rows_per_item else 0
+        if self._rows_in_cell == self._layout.rows_per_item:
+            self._write_cell()
 
-    def _write_cell(self) -> int:
-        """Appends the cell; returns how many items that completed."""
+    def _write_cell(self) -> None:
+        """Appends the cell, which makes an item once those that it needs are there."""
         self._append_cell()
         self._segment_cells += 1
-        if self._segment_cells <= self._blocks.cells_after:
-            return 0
-        self._begun.popleft()
-        self._wrote_any = True
-        return 1
+        if self._segment_cells > self._layout.cells_after:
+            self._begun.popleft()
+            self._wrote_any = True
 
     def _append_cell(self) -> None:
         self._writer.append(self._cell.cell())
@@ -182,7 +174,7 @@ class BlockObserver(lane_observer.LaneObserver):
 
     def _has_unwritten_transitions(self) -> bool:
         """Whether transitions are complete that no item holds yet."""
-        layout = self._blocks
+        layout = self._layout
         num_items = max(0, self._segment_cells - layout.cells_after)
         return self._segment_rows - layout.n_step > num_items * layout.rows_per_item
 
@@ -203,7 +195,7 @@ class BlockObserver(lane_observer.LaneObserver):
 
         Those have not started complete transitions yet, or give their frames to stacks.
         """
-        layout, size = self._blocks, self._blocks.rows_per_item
+        layout, size = self._layout, self._layout.rows_per_item
         count = layout.cells_before * size + layout.n_step
         # The current cell comes first, the others from the oldest to the latest.
         ordered = [*self._cells[1:], self._cell]
@@ -214,7 +206,7 @@ class BlockObserver(lane_observer.LaneObserver):
 
     def _end_segment(self) -> None:
         """Fills up with fillers what is needed for the last complete transitions."""
-        layout = self._blocks
+        layout = self._layout
         last_start = self._segment_rows - 1 - layout.n_step
         if last_start >= 0:
             needed = last_start // layout.rows_per_item + 1 + layout.cells_after
@@ -227,8 +219,8 @@ class BlockObserver(lane_observer.LaneObserver):
         self._segment_rows = self._segment_cells = self._rows_in_cell = 0
 
     def _resume(self, tail: list[blocks.Rows]) -> None:
-        """Goes on after the last rows of a segment that was ended, which are written once more."""
-        history = self._blocks.cells_before * self._blocks.rows_per_item
+        """Continues after the last rows of a segment that has ended, which are written again."""
+        history = self._layout.cells_before * self._layout.rows_per_item
         self._write_history(tail[:history])
         for row in tail[history:]:
             self._cell.put(self._rows_in_cell, row, 0)
@@ -239,12 +231,12 @@ class BlockObserver(lane_observer.LaneObserver):
         for row in history:
             self._cell.put(self._rows_in_cell, row, 0)
             self._rows_in_cell += 1
-            if self._rows_in_cell == self._blocks.rows_per_item:
+            if self._rows_in_cell == self._layout.rows_per_item:
                 self._append_cell()
 
     def _older_frames(self, leaves: list[Any]) -> list[blocks.Rows]:
         """Rows before the first one of a stream, which hold the older frames of its stacks."""
-        layout = self._blocks
+        layout = self._layout
         history = layout.empty_rows(layout.cells_before * layout.rows_per_item)
         for path, stack in layout.stacks.items():
             frames = stack.oldest_first(leaves[self._paths.index(path)])

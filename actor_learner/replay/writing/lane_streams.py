@@ -13,11 +13,9 @@ from absl import logging
 
 from actor_learner.replay.layouts import trajectory_layout
 from actor_learner.replay.server import signatures
-from actor_learner.replay.writing import lane_writer, step_writer
-from actor_learner.support import errors, reverb_calls
+from actor_learner.replay.writing import item_writer, lane_writer, step_writer
+from actor_learner.support import errors
 
-# How long to look for a server before deciding, on closing, that it is gone for good.
-_PROBE_SECONDS = 5.0
 # So many unfinished episodes in one lane are more than actors that take over from one another.
 _DROPS_TO_WARN = 3
 
@@ -51,12 +49,6 @@ class LaneStreams:
         self._table_names = [table_name] if isinstance(table_name, str) else list(table_name)
         if not self._table_names:
             raise errors.ConfigError("table_name is empty; name at least one table")
-        if max_in_flight_items < 1:
-            raise errors.ConfigError(
-                f"max_in_flight_items is {max_in_flight_items}; it must be 1 or more"
-            )
-        if timeout_seconds <= 0:
-            raise errors.ConfigError(f"timeout_seconds is {timeout_seconds}; it must be above 0")
         self._py_client = py_client
         self._priority = priority
         self._num_keep_alive_refs = num_keep_alive_refs
@@ -81,7 +73,7 @@ class LaneStreams:
     def get_table_signature(self) -> Any:
         """The signature of the first table; None if it has none."""
         table = self._table_names[0]
-        return reverb_calls.fetch_table(self._py_client, table, self._timeout_seconds).signature
+        return item_writer.fetch_table(self._py_client, table, self._timeout_seconds).signature
 
     def __call__(self, trajectory: Any) -> None:
         """Writes one step of one lane, or of all lanes.
@@ -133,8 +125,8 @@ class LaneStreams:
         """Opens the observer again after `close`; does nothing if it is open."""
         if not self._closed:
             return
-        self._lanes = [self._open_lane() for _ in self._lanes]
-        self._lane = self._lanes[0]
+        for lane in self._lanes:
+            lane.start()
         self._closed = False
 
     def close(self) -> None:
@@ -148,13 +140,13 @@ class LaneStreams:
         if self._closed:
             return
         self._closed = True
-        unsent = list(self._lanes)
-        try:
-            while unsent and self._server_is_there():
-                unsent.pop(0).close()
-        finally:  # Where one lane could not send in time, the others are not waited for.
-            for lane in unsent:
-                lane.abandon()
+        item_writer.close_all(self._lanes, self._py_client, self._timeout_seconds)
+
+    def abandon(self) -> None:
+        """Releases the writers at once, instead of `close`; unconfirmed items may be lost."""
+        self._closed = True
+        for lane in self._lanes:
+            lane.abandon()
 
     def __enter__(self) -> LaneStreams:
         return self
@@ -233,7 +225,7 @@ class LaneStreams:
     def _append(
         self, lane: lane_writer.LaneWriter, leaves: list[Any], next_step_type: int | None
     ) -> None:
-        lane.append(leaves, self._layout)
+        lane.add(leaves, self._layout)
         lane.next_step_type = next_step_type
         lane.last_step = leaves
 
@@ -259,14 +251,6 @@ class LaneStreams:
             )
         lane.end_episode()
 
-    def _server_is_there(self) -> bool:
-        try:
-            reverb_calls.fetch_tables(self._py_client, min(_PROBE_SECONDS, self._timeout_seconds))
-        except errors.ReplayTimeoutError as error:
-            logging.warning("Items that are not confirmed are lost: %s.", error)
-            return False
-        return True
-
     def _require_open(self) -> None:
         if self._closed:
             raise errors.ReplayError(
@@ -277,7 +261,7 @@ class LaneStreams:
         return lane_writer.LaneWriter(
             self._py_client,
             self._table_names,
-            num_keep_alive_refs=self._num_keep_alive_refs,
+            window=self._num_keep_alive_refs,
             max_in_flight_items=self._max_in_flight_items,
             timeout_seconds=self._timeout_seconds,
         )
@@ -307,7 +291,7 @@ class LaneStreams:
         """Per table with a signature, the signature of one step."""
         found = {}
         for table in self._table_names:
-            info = reverb_calls.fetch_table(self._py_client, table, self._timeout_seconds)
+            info = item_writer.fetch_table(self._py_client, table, self._timeout_seconds)
             if not signatures.is_signature(info.signature):
                 continue
             where = f"table {table!r} at {self._py_client.server_address}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, Callable
 
 import numpy as np
@@ -13,18 +12,15 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner import experience as experience_lib
-from actor_learner.replay.layouts import frame_stacks, sequence_layout
-from actor_learner.replay.server import signatures
-from actor_learner.replay.writing import lane_writer
-from actor_learner.support import configurable, errors, reverb_calls
+from actor_learner.replay.layouts import codec, frame_stacks, sequence_layout
+from actor_learner.replay.writing import item_observer
+from actor_learner.support import configurable
 
 _FIRST, _LAST = int(ts.StepType.FIRST), int(ts.StepType.LAST)
-# How long to look for a server before deciding, on closing, that it is gone for good.
-_PROBE_SECONDS = 5.0
 
 
 @configurable.register
-class SequenceObserver:
+class SequenceObserver(item_observer.ItemObserver):
     """Gathers the steps of all lanes and makes an item of every `period` steps of an episode.
 
     An item holds `sequence_length` consecutive rows of one episode: the first item begins with
@@ -51,9 +47,9 @@ class SequenceObserver:
         is both.
       frame_stack: Frames per observation, if each is to be stored once.
       max_in_flight_items: Items of one lane that may be unconfirmed before a call waits.
-      flush_seconds: Items are pushed to the server at least this often while steps come in.
-      timeout_seconds: How long a call may wait for the server.
       version: Returns the train step of the policy that acts; items carry that of their first row.
+
+    The other arguments are those of `ItemObserver`.
     """
 
     def __init__(
@@ -73,13 +69,8 @@ class SequenceObserver:
         timeout_seconds: float = 60.0,
         version: Callable[[], int] | None = None,
     ) -> None:
-        self._client = client
-        self._table_name = table_name
         self._initial_priorities = initial_priorities
         self._priority_offset = priority_offset
-        self._flush_seconds = flush_seconds
-        self._timeout_seconds = timeout_seconds
-        self._version = version or (lambda: 0)
         self._layout = sequence_layout.SequenceLayout(
             data_spec, num_lanes, sequence_length, period, frame_stack
         )
@@ -87,7 +78,18 @@ class SequenceObserver:
             path: frame_stacks.StackWatch(stack, table_name, "SequenceReplay")
             for path, stack in self._layout.stacks.items()
         }
-        self._check_table()
+        super().__init__(
+            client,
+            table_name,
+            self._layout.signature(),
+            num_lanes,
+            max_in_flight_items=max_in_flight_items,
+            flush_seconds=flush_seconds,
+            timeout_seconds=timeout_seconds,
+            version=version,
+        )
+        for _ in range(num_lanes):
+            self._open_writer(self._layout.cells_per_item)
         self._lanes = np.arange(num_lanes)
         self._position = np.zeros(num_lanes, np.int64)  # Row of the block that comes next.
         self._num_blocks = np.zeros(num_lanes, np.int64)  # Finished ones of the episode.
@@ -95,47 +97,39 @@ class SequenceObserver:
         self._rows = {
             name: np.stack([column] * num_lanes)
             for length in (period, sequence_length)
-            for name, column in self._layout.empty_columns(length).items()
+            for name, column in self._layout.rows.zeros([length]).items()
             if self._layout.kept_rows(name) == length
         }
         self._starts: dict[str, np.ndarray] = {}  # By column, [lanes, ...], of the blocks' rows 0.
         self._padding = self._layout.padding()
-        self._writers = [
-            lane_writer.LaneWriter(
-                client,
-                [table_name],
-                num_keep_alive_refs=self._layout.cells_per_item,
-                max_in_flight_items=max_in_flight_items,
-                timeout_seconds=timeout_seconds,
-            )
-            for _ in range(num_lanes)
-        ]
-        self._checked = False
-        self._closed = False
-        self._last_flush = time.monotonic()
 
     @property
     def layout(self) -> sequence_layout.SequenceLayout:
         return self._layout
 
-    def __call__(self, trajectory: trajectory_lib.Trajectory) -> None:
-        """Takes one step, leaves `[lanes, ...]`, or without lanes if there is only one."""
-        if self._layout.num_lanes == 1 and np.ndim(trajectory.step_type) == 0:
-            trajectory = tree.map_structure(lambda leaf: np.asarray(leaf)[None], trajectory)
-        step, state = sequence_layout.split_state(trajectory)
-        if not self._checked:
-            self._layout.observed.check(step, self._table_name)
+    def reset(self) -> None:
+        """Confirms what was written and starts again; steps of unfinished blocks are dropped."""
+        self._position[:] = 0
+        self._num_blocks[:] = 0
+        for watch in self._watches.values():
+            watch.reset()
+        super().reset()
+
+    def _check(self, trajectory: trajectory_lib.Trajectory) -> None:
+        step, state = codec.split_state(trajectory)
+        self._layout.observed.check(step, self._table_name)
+        _, older = self._layout.split_frames(step)
+        self._layout.start.check(self._layout.start_of(state, 0, older), self._table_name)
+
+    def _add(self, trajectory: trajectory_lib.Trajectory) -> None:
+        step, state = codec.split_state(trajectory)
         self._watch_stacks(step)
         step, older = self._layout.split_frames(step)
-        if not self._checked:
-            start = self._layout.start_of(state, self._version(), older)
-            self._layout.start.check(start, self._table_name)
-            self._checked = True
         interrupted = (step.step_type == _FIRST) & (self._position + self._num_blocks > 0)
         if interrupted.any():
             self._drop(np.flatnonzero(interrupted))
         period = self._layout.period
-        packed = self._layout.rows.row(step, 0)
+        packed = self._layout.rows.pack(step)
         for name, buffer in self._rows.items():
             offset = buffer.shape[1] - period
             buffer[self._lanes, offset + self._position] = packed[name]
@@ -147,43 +141,6 @@ class SequenceObserver:
         finished = last | (self._position == period)
         if finished.any():
             self._finish_blocks(np.flatnonzero(finished), last)
-        if time.monotonic() - self._last_flush >= self._flush_seconds:
-            self.flush()
-
-    def flush(self) -> None:
-        """Waits until the server has confirmed every item.
-
-        Raises:
-          errors.ReplayTimeoutError: If that takes longer than `timeout_seconds`.
-        """
-        for writer in self._writers:
-            writer.flush()
-        self._last_flush = time.monotonic()
-
-    def reset(self) -> None:
-        """Confirms what was written and begins anew; steps of unfinished blocks are dropped."""
-        self._position[:] = 0
-        self._num_blocks[:] = 0
-        for watch in self._watches.values():
-            watch.reset()
-        for writer in self._writers:
-            writer.end_episode()
-
-    def close(self) -> None:
-        """Confirms what was written and gives the writers up; safe to call twice.
-
-        Where the server is gone it warns and returns within seconds.
-        """
-        if self._closed:
-            return
-        self._closed = True
-        unsent = list(self._writers)
-        try:
-            while unsent and self._server_is_there():
-                unsent.pop(0).close()
-        finally:  # Where one lane could not send in time, the others are not waited for.
-            for writer in unsent:
-                writer.abandon()
 
     def _watch_stacks(self, step: trajectory_lib.Trajectory) -> None:
         """Refuses observations that are no stacks of the latest frames."""
@@ -197,8 +154,8 @@ class SequenceObserver:
     def _remember_starts(
         self, state: Any, older: dict[str, np.ndarray], starting: np.ndarray
     ) -> None:
-        packed = self._layout.start.row(self._layout.start_of(state, self._version(), older), 0)
-        for name in self._layout.start_columns:
+        packed = self._layout.start.pack(self._layout.start_of(state, self._version(), older))
+        for name in self._layout.start.columns:
             if name not in self._starts:
                 # Not like the packed one, which may be a view with the strides of a stack.
                 self._starts[name] = np.zeros(packed[name].shape, packed[name].dtype)
@@ -228,7 +185,10 @@ class SequenceObserver:
         complete = lanes[self._num_blocks[lanes] >= cells_per_item]
         if complete.size:
             for lane, priority in zip(complete, self._priorities(complete)):
-                self._writers[lane].create_item(cells_per_item, float(priority))
+                writer = self._writers[lane]
+                item = {name: cells[-cells_per_item:] for name, cells in writer.columns.items()}
+                writer.create_item(item, float(priority))
+                writer.make_room()
         for lane in lanes:
             self._shift(lane)
         self._position[lanes] = 0
@@ -238,7 +198,7 @@ class SequenceObserver:
         period = self._layout.period
         block = {name: buffer[lane, -period:] for name, buffer in self._rows.items()}
         start = {name: column[lane] for name, column in self._starts.items()}
-        self._writers[lane].append(self._layout.cell(block, start), self._layout)
+        self._writers[lane].append(self._layout.cell(block, start))
         self._num_blocks[lane] += 1
 
     def _fill_up(self, lane: int, position: int) -> None:
@@ -282,31 +242,3 @@ class SequenceObserver:
         )
         self._position[lanes] = 0
         self._num_blocks[lanes] = 0
-
-    def _check_table(self) -> None:
-        """Refuses a table that is made for other data, before a single row is written."""
-        info = reverb_calls.fetch_table(self._client, self._table_name, self._timeout_seconds)
-        expected = self._layout.signature()
-        if info.signature is None:
-            raise errors.SpecMismatchError(
-                f"table '{self._table_name}' has no signature; make it with signature="
-                "SequenceLayout(data_spec, num_lanes, sequence_length, period).signature()"
-            )
-        # The names hold the layout's digest: equal shapes may still be other fields.
-        if info.signature != expected:
-            differences = signatures.describe_mismatch(info.signature, expected) or [
-                "the same bytes, but of other fields"
-            ]
-            raise errors.SpecMismatchError(
-                f"table '{self._table_name}' holds other data than this actor writes: the run's "
-                "environment, agent, sequence_length or period differ from the actor's.\n  "
-                + "\n  ".join(differences)
-            )
-
-    def _server_is_there(self) -> bool:
-        try:
-            reverb_calls.fetch_tables(self._client, min(_PROBE_SECONDS, self._timeout_seconds))
-        except errors.ReplayTimeoutError as error:
-            logging.warning("Items that are not confirmed are lost: %s.", error)
-            return False
-        return True

@@ -64,11 +64,11 @@ class StepWriter:
                 "observer that overrides __call__ sees many lanes through PerLaneObserver"
             )
         layout = self._layout(trajectory)
-        self._lane().write(layout.leaves(trajectory), layout)
+        self._lane().add_uncounted(layout.leaves(trajectory), layout)
 
     def create_item(self, table: str, priority: float, trajectory: Any) -> None:
         """Makes an item of slices of `history`."""
-        self._lane().create_item_of(tree.flatten(trajectory), [table], priority)
+        self._lane().make_item_of(tree.flatten(trajectory), priority, [table])
 
     def flush(self) -> None:
         """Waits until the server has confirmed all items."""

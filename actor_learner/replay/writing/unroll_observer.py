@@ -11,15 +11,15 @@ from tf_agents.trajectories import policy_step as policy_step_lib
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
-from actor_learner.replay.layouts import rows, unroll_layout
-from actor_learner.replay.server import signatures, state
-from actor_learner.support import configurable, errors, reverb_calls
+from actor_learner.replay.layouts import codec, unroll_layout
+from actor_learner.replay.writing import item_observer
+from actor_learner.support import configurable
 
 Transition = tuple[ts.TimeStep, policy_step_lib.PolicyStep, ts.TimeStep]
 
 
 @configurable.register
-class UnrollObserver:
+class UnrollObserver(item_observer.ItemObserver):
     """Gathers T steps of all lanes and writes them, and the observation after, as one item.
 
     The item is written as soon as step T is observed: the observation to bootstrap from is that of
@@ -54,12 +54,18 @@ class UnrollObserver:
         timeout_seconds: float = 60.0,
         version: Callable[[], int] | None = None,
     ) -> None:
-        self._client = client
-        self._table_name = table_name
         self._layout = unroll_layout.UnrollLayout(data_spec, num_lanes, unroll_length)
-        self._max_in_flight_items = max_in_flight_items
-        self._timeout_seconds = timeout_seconds
-        self._version = version or (lambda: 0)
+        super().__init__(
+            client,
+            table_name,
+            self._layout.signature(),
+            num_lanes,
+            max_in_flight_items=max_in_flight_items,
+            flush_seconds=float("inf"),  # Every item is pushed as it is written.
+            timeout_seconds=timeout_seconds,
+            version=version,
+        )
+        self._writer = self._open_writer(window=1)
         self._columns, self._views = self._layout.buffers()
         is_bootstrap = [
             field.path == "step_type" or field.path.split("/")[0] == "observation"
@@ -69,10 +75,7 @@ class UnrollObserver:
         self._once: dict[str, np.ndarray] = {}  # Columns of the current unroll's first row.
         self._row = 0
         self._next_step_type: np.ndarray | None = None
-        self._writer: reverb.TrajectoryWriter | None = None
-        self._checked = False
         self._items_written = 0
-        self._check_table()
 
     @property
     def layout(self) -> unroll_layout.UnrollLayout:
@@ -91,46 +94,29 @@ class UnrollObserver:
             not lost: it is still on its way.
         """
         time_step, policy_step, next_time_step = transition
-        policy_info = policy_step.info
         step = trajectory_lib.Trajectory(
             time_step.step_type,
             time_step.observation,
             policy_step.action,
-            self._layout.info_without_state(policy_info),
+            policy_step.info,
             next_time_step.step_type,
             next_time_step.reward,
             next_time_step.discount,
         )
         bootstrap = (next_time_step.step_type, next_time_step.observation)
-        if self._layout.num_lanes == 1 and np.ndim(time_step.step_type) == 0:
-            step, bootstrap, policy_info = tree.map_structure(
-                lambda leaf: np.asarray(leaf)[None], (step, bootstrap, policy_info)
+        if self._num_lanes == 1 and np.ndim(time_step.step_type) == 0:
+            step, bootstrap = tree.map_structure(
+                lambda leaf: np.asarray(leaf)[None], (step, bootstrap)
             )
         if not self._checked:
-            self._layout.step.check(step, self._table_name)
-            self._layout.check_state(policy_info, self._table_name)
+            self._check(step)
             self._checked = True
-        if self._row and not self._follows(step.step_type):
-            self.reset()
-        if self._row == 0:
-            self._once = self._layout.state_columns(policy_info)
-            self._once[rows.VERSION] = np.int64(self._version())
-        for view, leaf in zip(self._views, tree.flatten(step)):
-            view[:, self._row] = leaf
-        self._row += 1
+        self._add(step)
         self._next_step_type = bootstrap[0]
         if self._row == self._layout.unroll_length:
             for view, leaf in zip(self._bootstrap_views, tree.flatten(bootstrap)):
                 view[:, self._row] = leaf
             self._write()
-
-    def flush(self) -> None:
-        """Waits until the server has taken every complete unroll into the queue.
-
-        Raises:
-          errors.ReplayTimeoutError: If that takes longer than `timeout_seconds`.
-        """
-        self._flush(0)
 
     def reset(self) -> None:
         """Drops the steps of an unfinished unroll; the next step begins another."""
@@ -138,15 +124,28 @@ class UnrollObserver:
         self._next_step_type = None
 
     def close(self) -> None:
-        """Gives the writer up at once; safe to call twice.
+        """Releases the connection at once; safe to call twice.
 
         Items that the server has not taken yet are given up, since at the end of a run nobody may
-        be left to make room for them. Call `flush` before where they matter.
+        be left to make room for them. Call `flush` first where they matter.
         """
         self.reset()
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        self._writer.abandon()
+
+    def _check(self, trajectory: trajectory_lib.Trajectory) -> None:
+        self._layout.check(*codec.split_state(trajectory), self._table_name)
+
+    def _add(self, trajectory: trajectory_lib.Trajectory) -> None:
+        """Puts one step of all lanes into the unroll."""
+        step, state = codec.split_state(trajectory)
+        if self._row and not self._follows(step.step_type):
+            self.reset()
+        if self._row == 0:
+            self._once = self._layout.state_columns(state)
+            self._once[codec.VERSION] = np.int64(self._version())
+        for view, leaf in zip(self._views, tree.flatten(step)):
+            view[:, self._row] = leaf
+        self._row += 1
 
     def _follows(self, step_type: np.ndarray) -> bool:
         """Whether the step is the one that the last led to; not if somebody reset the lanes."""
@@ -154,50 +153,10 @@ class UnrollObserver:
         return step_type is expected or np.array_equal(step_type, expected)
 
     def _write(self) -> None:
-        self._row = 0
-        self._next_step_type = None
-        if self._writer is None:
-            self._writer = self._client.trajectory_writer(num_keep_alive_refs=1)
+        self.reset()
         # Reverb copies the arrays: the buffers are free again.
         self._writer.append({**self._columns, **self._once})
-        history = self._writer.history
-        self._writer.create_item(
-            self._table_name, 1.0, {name: column[-1] for name, column in history.items()}
-        )
+        columns = self._writer.columns
+        self._writer.create_item({name: column[-1] for name, column in columns.items()}, 1.0)
         self._items_written += 1
-        self._flush(self._max_in_flight_items)
-
-    def _flush(self, remaining: int) -> None:
-        if self._writer is None:
-            return
-        try:
-            reverb_calls.wait_in_slices(
-                lambda timeout_ms: self._writer.flush(remaining, timeout_ms), self._timeout_seconds
-            )
-        except reverb.errors.ReverbError as error:
-            table = state.table_state(self._client, self._table_name, timeout_seconds=5.0)
-            raise errors.ReplayTimeoutError(
-                f"an actor has waited {self._timeout_seconds:g} s for room for its unrolls: "
-                f"{table.describe()}. The learner takes them out: it is not running, or needs "
-                "longer than that for the unrolls that the queue holds"
-            ) from error
-
-    def _check_table(self) -> None:
-        """Refuses a table that is made for other data, before a single row is written."""
-        info = reverb_calls.fetch_table(self._client, self._table_name, self._timeout_seconds)
-        expected = self._layout.signature()
-        if info.signature is None:
-            raise errors.SpecMismatchError(
-                f"table '{self._table_name}' has no signature; make it with signature="
-                "UnrollLayout(data_spec, num_lanes, unroll_length).signature()"
-            )
-        # The names hold the layout's digest: equal shapes may still be other fields.
-        if info.signature != expected:
-            differences = signatures.describe_mismatch(info.signature, expected) or [
-                "the same bytes, but of other fields"
-            ]
-            raise errors.SpecMismatchError(
-                f"table '{self._table_name}' holds other data than this actor writes: the run's "
-                "environment, agent, lanes or unroll_length differ from the actor's.\n  "
-                + "\n  ".join(differences)
-            )
+        self._writer.flush(self._max_in_flight_items)

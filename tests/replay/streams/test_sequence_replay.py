@@ -206,7 +206,7 @@ def test_overlapping_sequences_share_their_data(make_stream):
     stream = make_stream(uniform(8, 2), [(39,)])
     stream.collect(40)
     assert stream.size() == 17  # Blocks 0-3, 1-4, ..., 16-19,
-    assert stream.observer._writers[0].cached_steps == 20  # each of which was sent once.
+    assert len(stream.observer._writers[0].columns["record"]) == 20  # each of which was sent once.
 
 
 def test_the_probability_of_an_item_is_what_its_weight_makes_up_for(make_stream):
@@ -377,7 +377,7 @@ def test_sequences_without_overlap_need_no_burn_in_and_say_when_an_episode_is_to
 
 
 def test_a_negative_offset_is_refused():
-    with pytest.raises(errors.ConfigError, match="SequenceReplay.priority_offset must be 0"):
+    with pytest.raises(errors.ConfigError, match="priority_offset must be at least 0"):
         sequence_replay.SequenceReplay(priority_offset=-1.0)
 
 

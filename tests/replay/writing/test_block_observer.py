@@ -15,7 +15,7 @@ from tf_agents.trajectories import trajectory as trajectory_lib
 from actor_learner.replay.layouts import blocks
 from actor_learner.replay.reading import datasets
 from actor_learner.replay.server import server, tables
-from actor_learner.replay.writing import block_observer, lane_observer
+from actor_learner.replay.writing import block_observer, item_observer
 from actor_learner.support import errors
 
 FIRST, MID, LAST = 0, 1, 2
@@ -182,7 +182,7 @@ class Clock:
 
     def __init__(self, monkeypatch):
         self.now = 100.0
-        for module in (block_observer, lane_observer):
+        for module in (block_observer, item_observer):
             monkeypatch.setattr(module, "time", self)
 
     def monotonic(self):

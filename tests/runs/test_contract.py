@@ -1,4 +1,4 @@
-"""The contract of a run: kept by its server, compared by whoever joins."""
+"""The contract of a run: told by its replay job, compared by whoever joins."""
 
 import copy
 
@@ -11,11 +11,11 @@ from tf_agents.trajectories import time_step as ts
 import actor_learner
 from actor_learner import experiment as experiment_lib
 from actor_learner.agents import c51, dqn
-from actor_learner.jobs import contract
-from actor_learner.replay.server import server, tables
-from actor_learner.runs import model
+from actor_learner.messaging import messages
+from actor_learner.runs import contract, model
 from actor_learner.support import errors
 
+RUN_ID = "0123456789abcdef" * 2
 OBSERVATION = {
     "position": tensor_spec.BoundedTensorSpec([3], tf.float32, -1.5, np.inf),
     "image": tensor_spec.BoundedTensorSpec([8, 8, 1], tf.uint8, 0, 255),
@@ -23,37 +23,34 @@ OBSERVATION = {
 VECTOR = tensor_spec.BoundedTensorSpec([4], tf.float32, [-1, -2, -3, -4], [1, 2, 3, 4])
 
 
-def make_model(agent=dqn.dqn, observation=VECTOR, actions=2, lanes=8, actors=1):
+def make_model(agent=dqn.dqn, observation=VECTOR, actions=2, lanes=8):
     made = experiment_lib.Experiment(lambda: None, agent, environment_steps=5_000)
     action_spec = tensor_spec.BoundedTensorSpec([], tf.int64, 0, actions - 1)
     time_step_spec = ts.time_step_spec(observation)
-    return model.Model(made, time_step_spec, action_spec, lanes, seed=0, num_actors=actors)
+    return model.Model(made, time_step_spec, action_spec, lanes, run_id=RUN_ID, seed=0)
 
 
 @pytest.fixture(scope="module")
 def written():
-    return make_model().contract("r" * 32)
+    return make_model().contract(RUN_ID)
 
 
 def refusal(ours, theirs):
     with pytest.raises(errors.SpecMismatchError) as info:
-        contract.require_same(ours, theirs, "actor-3 of run mine", "host:8008")
+        contract.require_same(ours, theirs, "actor-3 of run mine")
     return str(info.value)
 
 
-def test_a_server_gives_back_what_it_was_given_last(written):
-    with server.ReplayServer([contract.contract_table()]) as replay:
-        other = {**written, "gamma": 0.5}
-        for given in (other, written):
-            contract.write(replay.client(), given)
-            assert contract.read(replay.client()) == given
+def test_a_contract_survives_the_wire(written):
+    sent = messages.Message("contract", {"contract": written})
+    assert messages.decode(messages.encode(sent)).body["contract"] == written
 
 
 def test_jobs_without_an_environment_get_its_specs_from_the_contract():
     made = make_model(
         lambda world: dqn.dqn(world, fc_layer_params=(4,)), observation=OBSERVATION, actions=5
     )
-    time_step_spec, action_spec = contract.specs_of(made.contract("r" * 32))
+    time_step_spec, action_spec = contract.specs_of(made.contract(RUN_ID))
     for ours, given in zip(
         tf.nest.flatten([time_step_spec, action_spec]),
         tf.nest.flatten([made.time_step_spec, made.action_spec]),
@@ -66,40 +63,38 @@ def test_jobs_without_an_environment_get_its_specs_from_the_contract():
 
 
 def test_the_same_configuration_makes_the_same_contract(written):
-    contract.require_same(make_model().contract("r" * 32), written, "actor-0", "host:8008")
+    contract.require_same(make_model().contract(RUN_ID), written, "actor-0")
 
 
 def test_another_environment_is_named_with_the_field_that_differs(written):
     wider = tensor_spec.BoundedTensorSpec([6], tf.float32, -1, 1)
-    said = refusal(make_model(observation=wider).contract("r" * 32), written)
-    assert said.startswith("actor-3 of run mine does not fit the run at host:8008:\n")
+    said = refusal(make_model(observation=wider).contract(RUN_ID), written)
+    assert said.startswith("actor-3 of run mine does not fit the run:\n")
     assert "time step spec/observation/shape[0]: 6 here, 4 in the run" in said
     assert "Start every job of a run with the same gin files" in said
 
 
 def test_other_actions_bounds_included_are_named(written):
-    said = refusal(make_model(actions=3).contract("r" * 32), written)
+    said = refusal(make_model(actions=3).contract(RUN_ID), written)
     assert "action spec" in said and "time step spec" not in said
 
 
 def test_another_algorithm_is_named(written):
-    said = refusal(make_model(c51.c51).contract("r" * 32), written)
+    said = refusal(make_model(c51.c51).contract(RUN_ID), written)
     assert 'algorithm: "WeightedC51" here, "DdqnAgent" in the run' in said
     assert "policy variables" in said
 
 
 def test_other_lanes_and_settings_are_named(written):
-    said = refusal(make_model(lanes=3).contract("r" * 32), written)
+    said = refusal(make_model(lanes=3).contract(RUN_ID), written)
     assert "lanes per actor: 3 here, 8 in the run" in said
-    said = refusal(make_model(actors=4).contract("r" * 32), written)
-    assert "num_actors: 4 here, 1 in the run" in said and "--num_actors" in said.splitlines()[-1]
-    said = refusal(make_model(lambda world: dqn.dqn(world, n_step=3)).contract("r" * 32), written)
+    said = refusal(make_model(lambda world: dqn.dqn(world, n_step=3)).contract(RUN_ID), written)
     assert "n_step: 3 here, 1 in the run" in said
 
 
 def test_another_version_of_the_package_is_named(written, monkeypatch):
     monkeypatch.setattr(actor_learner, "__version__", "99.0")
-    said = refusal(make_model().contract("r" * 32), written)
+    said = refusal(make_model().contract(RUN_ID), written)
     assert f'package version: "99.0" here, "{written["package version"]}" in the run' in said
     assert len(said.splitlines()) == 3
 
@@ -111,11 +106,7 @@ def test_what_only_one_side_knows_is_a_difference(written):
     assert "missing here" in refusal(older, written)
 
 
-def test_a_server_that_is_none_of_ours_is_told_from_one_that_is_not_ready():
-    with server.ReplayServer([tables.uniform_table("theirs", 10)]) as replay:
-        with pytest.raises(errors.ReplayError, match="no replay job of ours.*theirs") as info:
-            contract.read(replay.client())
-        assert not isinstance(info.value, errors.ReplayTimeoutError)
-    with server.ReplayServer([contract.contract_table()]) as replay:
-        with pytest.raises(errors.ReplayTimeoutError, match="has not got its contract yet"):
-            contract.read(replay.client())
+def test_another_run_is_named(written):
+    other = "f" * 32
+    said = refusal(make_model().contract(other), written)
+    assert f'run id: "{other}" here, "{RUN_ID}" in the run' in said

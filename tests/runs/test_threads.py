@@ -8,7 +8,7 @@ import tensorflow as tf
 from actor_learner import plan, run_directory
 from actor_learner.replay.server import tables
 from actor_learner.replay.streams import lane_replay
-from actor_learner.runs import one_process, overlap, overlapped_run, step_watch
+from actor_learner.runs import one_process, step_watch, threads
 from actor_learner.support import errors
 from tests.runs import test_one_process, test_step_watch
 
@@ -16,12 +16,13 @@ TURN = 52
 """Environment steps of a turn of 50, in whole steps of four lanes."""
 
 
-class FakeCollector:
+class FakeActing:
     """Counts turns; raises in the turn it is told to."""
 
-    def __init__(self, fail_at=None):
+    def __init__(self, fail_at=None, watch=None):
         self.turns = 0
         self.fail_at = fail_at
+        self.watch = watch or step_watch.StepWatch(60.0)
         self.failed = threading.Event()
 
     def run(self):
@@ -44,7 +45,7 @@ class LookedAtWatch(step_watch.StepWatch):
         return overdue
 
 
-class SlowCollector:
+class SlowActing:
     """Takes steps of 100 s each, by a clock of its own; never returns from the one after them."""
 
     def __init__(self, steps, hang=False):
@@ -66,27 +67,26 @@ class SlowCollector:
                 self.clock.seconds += 10_000.0
 
 
-def make_thread(collector, may_run=lambda: True, before_turn=lambda: None, watch=None):
-    watch = watch or getattr(collector, "watch", None) or step_watch.StepWatch(60.0)
-    return overlap.CollectorThread(collector, watch, may_run=may_run, before_turn=before_turn)
+def make_thread(acting, may_run=lambda: True, before_turn=lambda: None):
+    return threads.ActingThread(acting, may_run=may_run, before_turn=before_turn)
 
 
 def test_the_thread_takes_a_turn_whenever_it_may_and_stops_in_between():
     allowed = threading.Semaphore(0)
-    collector = FakeCollector()
-    thread = make_thread(collector, may_run=lambda: allowed.acquire(blocking=False))
+    acting = FakeActing()
+    thread = make_thread(acting, may_run=lambda: allowed.acquire(blocking=False))
     thread.start()
     for turns in (1, 2, 3):
         allowed.release()
         thread.learner_advanced()
-        thread.wait(lambda turns=turns: collector.turns >= turns)
-        assert collector.turns == turns
+        thread.wait(lambda turns=turns: acting.turns >= turns)
+        assert acting.turns == turns
     assert thread.stop()
-    assert collector.turns == 3
+    assert acting.turns == 3
 
 
 def test_what_the_thread_raises_reaches_the_one_who_waits():
-    thread = make_thread(FakeCollector(fail_at=2))
+    thread = make_thread(FakeActing(fail_at=2))
     thread.start()
     with pytest.raises(ValueError, match="the environment broke"):
         thread.wait(lambda: False)
@@ -94,22 +94,22 @@ def test_what_the_thread_raises_reaches_the_one_who_waits():
 
 
 def test_a_turn_is_waited_for_as_long_as_it_takes_steps():
-    collector = SlowCollector(steps=4)
-    thread = make_thread(collector)
+    acting = SlowActing(steps=4)
+    thread = make_thread(acting)
     thread.start()
-    collector.started.wait(60.0)
+    acting.started.wait(60.0)
     assert thread.stop()
-    assert collector.clock.seconds >= 1_400.0
+    assert acting.clock.seconds >= 1_400.0
 
 
 def test_a_step_that_never_returns_is_an_error_for_the_one_who_waits_and_a_warning_at_the_end():
-    collector = SlowCollector(steps=1, hang=True)
-    thread = make_thread(collector)
+    acting = SlowActing(steps=1, hang=True)
+    thread = make_thread(acting)
     thread.start()
     with pytest.raises(errors.EnvironmentError, match="no step for 10000 s; its longest .* 100 s"):
         thread.wait(lambda: False)
     assert not thread.stop()
-    collector.released.set()
+    acting.released.set()
     assert thread.stop()
 
 
@@ -121,54 +121,158 @@ def test_a_thread_and_a_learner_that_wait_for_each_other_are_told_so():
         clock.seconds += 100.0
         return False
 
-    thread = make_thread(FakeCollector(), may_run=may_run, watch=watch)
+    thread = make_thread(FakeActing(watch=watch), may_run=may_run)
     thread.start()
     with pytest.raises(errors.ActorLearnerError, match="and the thread for the learner to take"):
         thread.wait(lambda: False)
     thread.stop()
 
 
-def test_whatever_broke_first_is_what_is_raised():
-    collector = FakeCollector(fail_at=1)
+class FakeLearning:
+    """Learns one train step per turn of an acting side, or raises what it is told to.
 
-    class HungryTrainer:
-        def run(self, iterations):
-            assert collector.failed.wait(60.0)
-            for thread in threading.enumerate():
-                if thread.name == "collector":
-                    thread.join()
-            raise errors.ReplayTimeoutError("no sample came")
+    It is its own pacing.
+    """
 
-    class Always:
-        updates_per_call = 1
+    def __init__(self, acting, turns_ahead=1, error=None):
+        self._acting = acting
+        self._turns_ahead = turns_ahead
+        self._error = error
+        self.pacing = self
+        self.train_step = 0
+        self.rows = 0
 
-        def updates_due(self, environment_step, train_step):
-            return 1
+    @property
+    def environment_step(self):
+        return self._acting.turns
 
-        def steps_allowed(self, environment_step, train_step):
-            return environment_step + 1
+    @property
+    def train_step_now(self):
+        return self.train_step
 
-    copy = overlap.PolicyCopy([tf.Variable(1.0)], [tf.Variable(0.0)])
-    running = overlapped_run.OverlappedRun(
-        collector=collector,
-        trainer=HungryTrainer(),
-        policy_copy=copy,
-        supply=Always(),
-        watch=step_watch.StepWatch(60.0),
-        counters=lambda: (0, 0),
-        environment_steps=10,
-        ended=lambda: False,
-        after_training=lambda: None,
+    def updates_due(self):
+        return self._acting.turns - self.train_step
+
+    def steps_allowed(self, environment_step, train_step):
+        assert environment_step >= train_step
+        return train_step + self._turns_ahead
+
+    def train(self, updates):
+        assert updates > 0
+        if self._error is not None:
+            raise self._error
+        self.train_step += updates
+
+    def write_row_if_due(self):
+        self.rows += 1
+
+
+def nothing_to_copy():
+    return threads.PolicyCopy([tf.Variable(1.0)], [tf.Variable(0.0)])
+
+
+def test_every_turn_is_learned_from_even_the_last_one():
+    acting = FakeActing()
+    learning = FakeLearning(acting)
+    threads.run(acting, learning, nothing_to_copy(), environment_steps=20, ended=lambda: False)
+    assert acting.turns == learning.train_step == 20
+    assert learning.rows == 20  # One turn at a time was allowed.
+
+
+def test_the_acting_side_gets_the_policy_of_the_last_train_step():
+    acting, version, acted_with = FakeActing(), tf.Variable(0), []
+    trained = tf.Variable(0)
+    copy = threads.PolicyCopy([trained], [version])
+    learning = FakeLearning(acting)
+    take_turn, train = acting.run, learning.train
+
+    def noting_run():
+        acted_with.append(int(version.numpy()))
+        take_turn()
+
+    def counting_train(updates):
+        train(updates)
+        trained.assign_add(updates)
+
+    acting.run, learning.train = noting_run, counting_train
+    threads.run(acting, learning, copy, environment_steps=5, ended=lambda: False)
+    assert len(acted_with) == 5 and acted_with[0] == 0
+    # A train step counts before its policy is published: one behind at most.
+    assert all(turn - 1 <= seen <= turn for turn, seen in enumerate(acted_with))
+
+
+def test_training_that_is_to_end_ends_before_the_steps_are_taken():
+    acting = FakeActing()
+    learning = FakeLearning(acting)
+    threads.run(
+        acting,
+        learning,
+        nothing_to_copy(),
+        environment_steps=1_000_000,
+        ended=lambda: learning.train_step >= 3,
     )
+    assert 3 <= learning.train_step <= acting.turns <= 5
+    assert not any(thread.name == "collector" for thread in threading.enumerate())
+
+
+def test_whatever_broke_first_is_what_is_raised():
+    acting = FakeActing(fail_at=1)
+    learning = FakeLearning(acting)
+
+    def train(updates):
+        assert acting.failed.wait(60.0)
+        for thread in threading.enumerate():
+            if thread.name == "collector":
+                thread.join()
+        raise errors.ReplayTimeoutError("no sample came")
+
+    learning.updates_due = lambda: 1
+    learning.train = train
     with pytest.raises(ValueError, match="the environment broke") as raised:
-        running.run()
+        threads.run(acting, learning, nothing_to_copy(), environment_steps=10, ended=lambda: False)
     assert isinstance(raised.value.__context__, errors.ReplayTimeoutError)
+
+
+def test_a_learner_that_fails_ends_the_thread_too():
+    acting = FakeActing()
+    learning = FakeLearning(acting, error=errors.ReplayTimeoutError("no sample came"))
+    with pytest.raises(errors.ReplayTimeoutError, match="no sample came"):
+        threads.run(acting, learning, nothing_to_copy(), environment_steps=10, ended=lambda: False)
+    assert acting.turns == 1
+    assert not any(thread.name == "collector" for thread in threading.enumerate())
+
+
+def test_a_policy_can_be_copied_to_its_like_only():
+    with pytest.raises(ValueError, match="2 variables cannot be copied to 1"):
+        threads.PolicyCopy([tf.Variable(1.0), tf.Variable(2.0)], [tf.Variable(0.0)])
+
+
+class Policy:
+    """All that is needed of one here."""
+
+    def __init__(self, *variables):
+        self._variables = variables
+
+    def variables(self):
+        return self._variables
+
+
+def test_what_both_policies_read_is_left_alone():
+    shared, versions = tf.Variable(100), (tf.Variable(7), tf.Variable(0))
+    weights = (tf.Variable(1.5), tf.Variable(0.0))
+    trained, acting = (Policy(shared, weight) for weight in weights)
+    copy = threads.PolicyCopy.of_policies(
+        (trained, versions[0]), (acting, versions[1]), shared=shared
+    )
+    shared.assign(200)
+    copy.apply()
+    assert (weights[1].numpy(), versions[1].numpy(), shared.numpy()) == (1.5, 7, 200)
 
 
 def test_a_copy_changes_only_between_turns_and_then_as_a_whole():
     source = [tf.Variable([1.0, 2.0]), tf.Variable(3)]
     target = [tf.Variable([0.0, 0.0]), tf.Variable(0)]
-    copy = overlap.PolicyCopy(source, target)
+    copy = threads.PolicyCopy(source, target)
     source[0].assign([5.0, 6.0])
     copy.apply()
     assert target[0].numpy().tolist() == [1.0, 2.0] and target[1].numpy() == 3
@@ -184,7 +288,7 @@ def test_a_snapshot_published_while_the_last_is_taken_is_not_lost():
     source, target = [tf.Variable(1)], [tf.Variable(0)]
     publishers = []
 
-    class Interrupted(overlap.PolicyCopy):
+    class Interrupted(threads.PolicyCopy):
         """Publishes, in another thread, between the two halves of taking the snapshot."""
 
         interrupts = False

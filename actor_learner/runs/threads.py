@@ -1,20 +1,76 @@
-"""Collecting in a thread while the learner trains: the thread, and the policy it acts with."""
+"""Collecting in a thread of its own while the learner trains, with a copy of its policy."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Callable
+from typing import Any, Callable
 
 import tensorflow as tf
 from absl import logging
 
-from actor_learner.runs import collector as collector_lib
-from actor_learner.runs import step_watch
+from actor_learner.runs import acting_side, learning_side
 from actor_learner.support import errors
 
 # How often a waiting thread looks up even if nobody has called it.
 _LOOK_UP_SECONDS = 0.5
+
+
+def run(
+    acting: acting_side.ActingSide,
+    learning: learning_side.LearningSide,
+    policy_copy: PolicyCopy,
+    *,
+    environment_steps: int,
+    ended: Callable[[], bool],
+) -> None:
+    """Trains in the caller's thread on what the acting side writes meanwhile in another.
+
+    Ends when the steps are taken and learned from, or training is to end.
+
+    Args:
+      acting: Used by its thread alone meanwhile.
+      learning: Used by the caller's thread alone, but for its counters.
+      policy_copy: From the trained policy to the one that acts.
+      environment_steps: How many to take.
+      ended: Whether training is to end before they are taken.
+
+    Raises:
+      errors.EnvironmentError: If the environment does not return from a step.
+      Whatever the acting thread or the trainer raised; if both did, what broke first.
+    """
+
+    def may_act() -> bool:
+        step, train_step = learning.environment_step, learning.train_step_now
+        if step >= environment_steps:
+            return False
+        return step < learning.pacing.steps_allowed(step, train_step)
+
+    def finished() -> bool:
+        return ended() or learning.environment_step >= environment_steps
+
+    def train_due() -> None:
+        learning.train(learning.updates_due())
+        policy_copy.publish()
+        thread.learner_advanced()
+        learning.write_row_if_due()
+
+    thread = ActingThread(acting, may_run=may_act, before_turn=policy_copy.apply)
+    thread.start()
+    try:
+        while not finished():
+            if learning.updates_due() > 0:
+                train_due()
+            else:
+                thread.wait(lambda: learning.updates_due() > 0 or finished())
+    except BaseException:
+        thread.raise_if_failed()
+        raise
+    finally:
+        thread.stop()
+    thread.raise_if_failed()
+    while not ended() and learning.updates_due() > 0:
+        train_due()
 
 
 class PolicyCopy:
@@ -38,6 +94,27 @@ class PolicyCopy:
         self._snapshot: list[tf.Tensor] | None = None
         self.publish()
 
+    @classmethod
+    def of_policies(
+        cls,
+        source: tuple[Any, tf.Variable],
+        target: tuple[Any, tf.Variable],
+        *,
+        shared: tf.Variable,
+    ) -> PolicyCopy:
+        """From one policy and its version to another of the same kind.
+
+        Args:
+          source: The policy that is trained, and its version.
+          target: The policy that acts, and its version.
+          shared: A variable that both policies read, which stays as it is.
+        """
+
+        def variables(policy: Any, version: tf.Variable) -> list[tf.Variable]:
+            return [*(v for v in policy.variables() if v is not shared), version]
+
+        return cls(variables(*source), variables(*target))
+
     def publish(self) -> None:
         """Takes a snapshot; called by the learner's thread between train calls."""
         snapshot = self._read()
@@ -53,25 +130,23 @@ class PolicyCopy:
                 variable.assign(value)
 
 
-class CollectorThread:
-    """Runs a collector, turn by turn, in a thread of its own.
+class ActingThread:
+    """Runs an acting side, turn by turn, in a thread of its own.
 
     Args:
-      collector: Used by this thread alone from `start` to `stop`.
-      watch: Observes the collector's steps.
+      acting: Used by this thread alone from `start` to `stop`.
       may_run: Whether another turn may be taken now; asked again after each `learner_advanced`.
       before_turn: Called in the thread before each turn.
     """
 
     def __init__(
         self,
-        collector: collector_lib.Collector,
-        watch: step_watch.StepWatch,
+        acting: acting_side.ActingSide,
         may_run: Callable[[], bool],
         before_turn: Callable[[], None],
     ) -> None:
-        self._collector = collector
-        self._watch = watch
+        self._acting = acting
+        self._watch = acting.watch
         self._may_run = may_run
         self._before_turn = before_turn
         self._changed = threading.Condition()
@@ -135,7 +210,7 @@ class CollectorThread:
         try:
             while self._wait_for_turn():
                 self._before_turn()
-                self._collector.run()
+                self._acting.run()
                 with self._changed:
                     self._in_turn = False
                     self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""What all jobs of a run must agree on, kept by the replay server and compared by whoever joins."""
+"""The contract of a run: what its jobs must agree on, told by the replay job to whoever joins."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import reverb
 import tensorflow as tf
 import tree
 from tf_agents.specs import tensor_spec
@@ -17,23 +15,9 @@ import actor_learner
 from actor_learner import plan as plan_lib
 from actor_learner.agents import algorithm as algorithm_lib
 from actor_learner.replay.recording import spec_json
-from actor_learner.support import errors, reverb_calls
-
-TABLE = "contract"
+from actor_learner.support import errors
 
 Contract = dict[str, Any]
-
-
-def contract_table() -> reverb.Table:
-    """The table that holds the contract of a server's run, and nothing else."""
-    return reverb.Table(
-        name=TABLE,
-        sampler=reverb.selectors.Fifo(),
-        remover=reverb.selectors.Fifo(),
-        max_size=1,
-        rate_limiter=reverb.rate_limiters.MinSize(1),
-        signature={"contract": tf.TensorSpec([1, None], tf.uint8)},
-    )
 
 
 def describe(
@@ -43,7 +27,6 @@ def describe(
     algorithm: algorithm_lib.Algorithm,
     plan: plan_lib.Plan,
     variables: Sequence[tf.Variable],
-    num_actors: int,
 ) -> Contract:
     """The contract as this process would write it.
 
@@ -54,7 +37,6 @@ def describe(
       algorithm: What is trained.
       plan: What the experiment comes to.
       variables: What the learner publishes.
-      num_actors: How many actors the run has.
     """
     return {
         "run id": run_id,
@@ -62,7 +44,6 @@ def describe(
         "algorithm": algorithm.name,
         "n_step": algorithm.n_step,
         "gamma": algorithm.gamma,
-        "num_actors": num_actors,
         "lanes per actor": plan.num_lanes,
         "stream": type(plan.stream).__name__,
         "tables": {
@@ -83,45 +64,7 @@ def specs_of(contract: Contract) -> tuple[Any, Any]:
     )
 
 
-def write(client: reverb.Client, contract: Contract, timeout_seconds: float = 60.0) -> None:
-    """Makes `contract` the server's; blocks until the server has it."""
-    text = np.frombuffer(json.dumps(contract).encode(), np.uint8)
-    with client.trajectory_writer(1, validate_items=False) as writer:
-        writer.append({"contract": text})
-        item = {"contract": writer.history["contract"][-1:]}
-        writer.create_item(TABLE, priority=1.0, trajectory=item)
-        writer.flush(0, int(timeout_seconds * 1000))
-
-
-def read(client: reverb.Client, timeout_seconds: float = 30.0) -> Contract:
-    """The server's contract.
-
-    Raises:
-      errors.ReplayError: If the server is none of ours.
-      errors.ReplayTimeoutError: If it does not answer, or is not ready yet.
-    """
-    tables = reverb_calls.fetch_tables(client, timeout_seconds)
-    if TABLE not in tables:
-        raise errors.ReplayError(
-            f"the Reverb server at {client.server_address} is no replay job of ours: it has the "
-            f"tables {', '.join(sorted(tables))}, but no contract"
-        )
-    if not tables[TABLE].current_size:
-        raise errors.ReplayTimeoutError(
-            f"the replay server at {client.server_address} has not got its contract yet: it has "
-            "only just been started"
-        )
-    sample = reverb_calls.call_with_deadline(
-        lambda: next(
-            iter(client.sample(TABLE, emit_timesteps=False, unpack_as_table_signature=True))
-        ),
-        timeout_seconds,
-        lambda: reverb_calls.no_answer(client.server_address, timeout_seconds),
-    )
-    return json.loads(np.asarray(sample.data["contract"])[0].tobytes())
-
-
-def require_same(ours: Contract, theirs: Contract, who: str, address: str) -> None:
+def require_same(ours: Contract, theirs: Contract, who: str) -> None:
     """Compares two contracts.
 
     Raises:
@@ -130,10 +73,9 @@ def require_same(ours: Contract, theirs: Contract, who: str, address: str) -> No
     lines = list(_differences("", ours, theirs))
     if lines:
         raise errors.SpecMismatchError(
-            f"{who} does not fit the run at {address}:\n  "
+            f"{who} does not fit the run:\n  "
             + "\n  ".join(lines)
-            + "\nStart every job of a run with the same gin files, bindings, --num_actors and "
-            "package version"
+            + "\nStart every job of a run with the same gin files, bindings and package version"
         )
 
 

@@ -1,0 +1,125 @@
+"""An actor's counts on their way to the learner, and its share of the steps to take."""
+
+from __future__ import annotations
+
+import math
+import time
+from concurrent import futures
+
+from absl import logging
+
+from actor_learner.jobs import follower as follower_lib
+from actor_learner.jobs import job as job_lib
+from actor_learner.jobs import news as news_lib
+from actor_learner.jobs import peer as peer_lib
+from actor_learner.messaging import messages, protocol
+from actor_learner.runs import acting_side
+
+_TIMEOUT_SECONDS = 5.0
+_EPISODES = 20
+
+
+class ReportSender:
+    """Reports what this process has done since it began, and knows what the learner counted of it.
+
+    A report holds totals, so that one that is lost is made good by the next, and one that comes
+    twice changes nothing. At most one is on its way; the latest follows when it is answered.
+
+    Args:
+      job: The actor's.
+      learner: The learner's wire.
+      acting: Counts steps and episodes.
+      follower: Knows the news, and the version that acts.
+    """
+
+    def __init__(
+        self,
+        job: job_lib.Job,
+        learner: peer_lib.Peer,
+        acting: acting_side.ActingSide,
+        follower: follower_lib.Follower,
+    ) -> None:
+        self._job = job
+        self._learner = learner
+        self._acting = acting
+        self._follower = follower
+        self._sent: futures.Future[messages.Message] | None = None
+        self._sent_total = self._counted = 0
+        self._counted_by = -1  # The epoch of the learner that has.
+        self._environment_step = 0  # When it did.
+        self.share = (0, 1)
+        """Which one this is among the actors of the run, by the learner's last word; how many."""
+
+    def steps_left(self) -> int:
+        """Environment steps that this actor may take now: its share of what is left."""
+        news = self._follower.news
+        known = max(news.environment_step, self._environment_step)
+        share = math.ceil((news.steps_allowed - known) / max(1, news.num_actors))
+        counted = self._counted if self._counted_by == news.epoch else 0
+        uncounted = self._acting.steps_taken - counted
+        return share - uncounted
+
+    def check(self) -> None:
+        """Takes the answer to the last report; sends another where there is need."""
+        self._take_answer()
+        news = self._follower.news
+        stale = news is not None and self._counted_by != news.epoch
+        if self._sent is None and (stale or self._counted < self._acting.steps_taken):
+            self.send()
+
+    def send(self) -> None:
+        """Reports, unless a report is on its way: then it follows. Does not wait."""
+        self._take_answer()
+        if self._sent is None:
+            statistics = self._acting.statistics
+            self._sent_total = self._acting.steps_taken
+            self._sent = self._learner.submit(
+                news_lib.REPORT,
+                {
+                    "actor": self._job.index,
+                    "incarnation": self._job.incarnation,
+                    "total": self._sent_total,
+                    "episodes": int(statistics.episodes),
+                    "version_lag_seconds": round(self._follower.lag_seconds, 3),
+                    "returns": [round(float(r), 6) for r in list(statistics.returns)[-_EPISODES:]],
+                    "lengths": [int(n) for n in list(statistics.lengths)[-_EPISODES:]],
+                },
+                timeout_seconds=_TIMEOUT_SECONDS,
+            )
+
+    def flush(self, timeout_seconds: float) -> None:
+        """Waits until the learner has counted everything, or time is up, which is logged."""
+        deadline = time.monotonic() + timeout_seconds
+        while self._counted < self._acting.steps_taken:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                logging.warning(
+                    "%s: the learner has counted %d of the %d steps of this process.",
+                    self._job,
+                    self._counted,
+                    self._acting.steps_taken,
+                )
+                return
+            self.send()
+            if self._sent is not None:
+                futures.wait([self._sent], min(left, 1.0))
+            self._learner.check()
+
+    def _take_answer(self) -> None:
+        if self._sent is None or not self._sent.done():
+            return
+        sent, self._sent = self._sent, None
+        try:
+            answer = news_lib.checked(
+                sent.result().body,
+                {"epoch": int, "environment_step": int, "rank": int, "num_actors": int},
+            )
+        except protocol.NoAnswerError:
+            return  # The next one makes up for it.
+        except (protocol.RefusedError, messages.BadMessageError) as error:
+            logging.log_first_n(logging.WARNING, "The learner takes no report: %s", 3, error)
+            return
+        if answer["epoch"] >= self._counted_by:
+            self._counted, self._counted_by = self._sent_total, answer["epoch"]
+            self._environment_step = answer["environment_step"]
+            self.share = (answer["rank"], answer["num_actors"])

@@ -1,0 +1,139 @@
+"""`ItemObserver`: what the observers of all sample streams share."""
+
+from __future__ import annotations
+
+import abc
+import time
+from collections.abc import Sequence
+from typing import Callable
+
+import numpy as np
+import reverb
+import tensorflow as tf
+import tree
+from tf_agents.trajectories import trajectory as trajectory_lib
+
+from actor_learner.replay.writing import item_writer
+
+
+class ItemObserver(abc.ABC):
+    """Takes steps of all lanes; subclasses say which rows and items they make.
+
+    A subclass opens its writers with `_open_writer` and writes `_check` and `_add`.
+
+    Args:
+      client: Client of the replay server.
+      table_name: Table that gets the items.
+      signature: What its items look like.
+      num_lanes: Lanes per step.
+      max_in_flight_items: Items of one writer that may be unconfirmed before a call waits.
+      flush_seconds: Items are pushed to the server at least this often while steps come in.
+      timeout_seconds: How long a call may wait for the server.
+      version: Returns the train step of the policy that acts; items carry it.
+
+    Raises:
+      errors.SpecMismatchError: If the table is made for other data.
+      errors.ReplayError: If there is no such table, or the server does not answer.
+    """
+
+    def __init__(
+        self,
+        client: reverb.Client,
+        table_name: str,
+        signature: dict[str, tf.TensorSpec],
+        num_lanes: int,
+        *,
+        max_in_flight_items: int,
+        flush_seconds: float,
+        timeout_seconds: float,
+        version: Callable[[], int] | None,
+    ) -> None:
+        self._client = client
+        self._table_name = table_name
+        self._num_lanes = num_lanes
+        self._max_in_flight_items = max_in_flight_items
+        self._flush_seconds = flush_seconds
+        self._timeout_seconds = timeout_seconds
+        self._version = version or (lambda: 0)
+        self._writers: list[item_writer.ItemWriter] = []
+        self._checked = False
+        self._last_flush = time.monotonic()
+        item_writer.check_table(client, table_name, signature, timeout_seconds)
+
+    def __call__(self, trajectory: trajectory_lib.Trajectory) -> None:
+        """Takes one step, leaves `[lanes, ...]`, or without lanes if there is only one.
+
+        Raises:
+          errors.SpecMismatchError: If the first one does not look as the spec says.
+          errors.ReplayTimeoutError: If the server does not take items in time.
+          errors.OtherRunError: If it has become another run's server.
+        """
+        if self._num_lanes == 1 and np.ndim(trajectory.step_type) == 0:
+            trajectory = tree.map_structure(lambda leaf: np.asarray(leaf)[None], trajectory)
+        if not self._checked:
+            self._check(trajectory)
+            self._checked = True
+        self._add(trajectory)
+        if time.monotonic() - self._last_flush >= self._flush_seconds:
+            self.flush()
+
+    def flush(self) -> None:
+        """Waits until the server has confirmed every item.
+
+        Raises:
+          errors.ReplayTimeoutError: If that takes longer than `timeout_seconds`.
+        """
+        for writer in self._writers:
+            writer.flush()
+        self._last_flush = time.monotonic()
+
+    def reset(self) -> None:
+        """Confirms what was written and starts again: no item spans the call."""
+        for writer in self._writers:
+            writer.clear()
+
+    def close(self) -> None:
+        """Confirms what was written and releases the connection; safe to call twice.
+
+        Where the server is gone it warns and returns within seconds.
+
+        Raises:
+          errors.ReplayTimeoutError: If the server does not take all items in time; those that it
+            has not confirmed may be lost.
+        """
+        item_writer.close_all(self._writers, self._client, self._timeout_seconds)
+
+    def abandon(self) -> None:
+        """Releases the connection at once, instead of `close`; unconfirmed items may be lost."""
+        for writer in self._writers:
+            writer.abandon()
+
+    @abc.abstractmethod
+    def _check(self, trajectory: trajectory_lib.Trajectory) -> None:
+        """Compares the first step with the spec.
+
+        Raises:
+          errors.SpecMismatchError: Naming the field that differs.
+        """
+
+    @abc.abstractmethod
+    def _add(self, trajectory: trajectory_lib.Trajectory) -> None:
+        """Writes one step of all lanes, and the items that it completes."""
+
+    def _open_writer(
+        self,
+        window: int,
+        pattern: Sequence[str] | None = None,
+        configure: Callable[[reverb.TrajectoryWriter], None] | None = None,
+    ) -> item_writer.ItemWriter:
+        writer = item_writer.ItemWriter(
+            self._client,
+            [self._table_name],
+            window=window,
+            pattern=pattern,
+            configure=configure,
+            max_in_flight_items=self._max_in_flight_items,
+            timeout_seconds=self._timeout_seconds,
+        )
+        self._writers.append(writer)
+        return writer

@@ -1,0 +1,76 @@
+"""The epoch of a run: which of the processes that have trained it is the one that may.
+
+A learner that was stopped for longer than its lease has a successor when it wakes up. Both may
+believe to be the learner; the one with the lower epoch is refused wherever it saves or speaks.
+"""
+
+from __future__ import annotations
+
+import pathlib
+
+from actor_learner import run_directory
+from actor_learner.support import atomic, errors
+
+FILE = "epoch"
+
+
+class Epoch:
+    """One incarnation of a run's learner.
+
+    Attributes:
+      number: How many there were before it, in one process or as a job.
+
+    Args:
+      path: The file in the run directory that counts them.
+      number: Which one this is.
+    """
+
+    def __init__(self, path: pathlib.Path, number: int) -> None:
+        self._path = path
+        self.number = number
+
+    @classmethod
+    def begin(cls, run: run_directory.RunDirectory) -> Epoch:
+        """Begins the next one. From now on all earlier ones are refused.
+
+        A checkpoint could not count them: a process that was killed has left none, and its
+        successor resumes from the same one as itself.
+
+        Raises:
+          errors.ConfigError: If the count cannot be read or written.
+        """
+        path = run.path / FILE
+        number = _read(path)
+        try:
+            with atomic.replacing(path) as temporary:
+                temporary.write_text(f"{number + 1}\n")
+        except OSError as error:
+            raise errors.ConfigError(
+                f"{path} counts the processes that have trained this run, and cannot be written: "
+                f"{error}"
+            ) from error
+        return cls(path, number)
+
+    def require_latest(self) -> None:
+        """Refuses to go on if another process has begun to train the run.
+
+        Raises:
+          errors.SupersededError: If one has.
+        """
+        latest = _read(self._path) - 1
+        if latest > self.number:
+            raise errors.SupersededError(
+                f"another process has begun to train {self._path.parent} (epoch {latest}, this one "
+                f"is {self.number}): this one was silent for too long, saves nothing more and ends"
+            )
+
+
+def _read(path: pathlib.Path) -> int:
+    try:
+        return int(path.read_text())
+    except FileNotFoundError:
+        return 0
+    except (OSError, ValueError) as error:
+        raise errors.ConfigError(
+            f"{path} counts the processes that have trained this run, and cannot be read: {error}"
+        ) from error

@@ -1,0 +1,174 @@
+"""The learning side of an experiment: the trainer, its pace, its progress and its metrics."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable
+
+import tensorflow as tf
+
+from actor_learner import experiment as experiment_lib
+from actor_learner import plan as plan_lib
+from actor_learner import run_directory
+from actor_learner.acting import metrics
+from actor_learner.agents import algorithm as algorithm_lib
+from actor_learner.replay.reading import version_limit
+from actor_learner.replay.server import state
+from actor_learner.runs import pacing as pacing_lib
+from actor_learner.runs import progress_rows, progress_state, trainer
+from actor_learner.support import counters
+
+Row = progress_rows.Row
+
+
+class LearningSide:
+    """Trains on what acting sides have written, wherever they are, and says how it goes.
+
+    ```python
+    while not done:
+        learning.train(learning.updates_due())
+        learning.write_row_if_due()
+    ```
+
+    Built once the replay server is there; a checkpoint of the run is restored. `pacing` must be set
+    before updates are asked for: it counts from the counters that were restored.
+
+    Args:
+      experiment: What to train.
+      plan: What it comes to.
+      algorithm: Its agent is trained, in place.
+      run: Where checkpoints, summaries and policies go.
+      server_address: `host:port` of the replay server.
+      train_step: Counts train steps.
+      environment_step: Counts environment steps; saved with the agent.
+      statistics: Of the episodes that have ended.
+      steps_taken: Returns the environment steps since this process began.
+      table: Returns the state of the table with the experience.
+      on_row: Takes lines of metrics.
+      why_no_sample: Says why no sample came in time.
+      limit: Of the age of experience, for streams that use every step once; None for none.
+      version_lag_seconds: As of `ProgressRows`.
+      while_saving: Makes a context for saving, which may refuse it by raising.
+
+    Attributes:
+      trainer: Takes the train steps.
+      progress: The run's clock, and what was skipped.
+      pacing: Says how many train steps are due, and how far collecting may go.
+    """
+
+    pacing: pacing_lib.Pacing
+
+    def __init__(
+        self,
+        experiment: experiment_lib.Experiment,
+        plan: plan_lib.Plan,
+        algorithm: algorithm_lib.Algorithm,
+        run: run_directory.RunDirectory,
+        server_address: str,
+        *,
+        train_step: tf.Variable,
+        environment_step: tf.Variable,
+        statistics: metrics.EpisodeStatistics,
+        steps_taken: Callable[[], int],
+        table: Callable[[], state.TableState],
+        on_row: Callable[[Row], None],
+        why_no_sample: Callable[[], str],
+        limit: version_limit.VersionLimit | None = None,
+        version_lag_seconds: Callable[[], float | None] = lambda: None,
+        while_saving: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
+    ) -> None:
+        self._train_step = train_step
+        self._steps_taken = steps_taken
+        self._limit = limit
+        self.progress = progress_state.ProgressState(statistics)
+        self.trainer = trainer.Trainer(
+            experiment,
+            plan,
+            algorithm,
+            server_address,
+            str(run),
+            train_step=train_step,
+            checkpoint_items={"environment_step": environment_step, "progress": self.progress},
+            why_no_sample=why_no_sample,
+            limit=limit,
+            while_saving=while_saving,
+        )
+        self.progress.count_skipped(lambda: self.trainer.learner.skipped_steps)
+        # No step was taken yet: what is there was restored from a checkpoint.
+        self._first_environment_step = int(counters.read(environment_step))
+        self._rows = progress_rows.ProgressRows(
+            progress=self.progress,
+            statistics=statistics,
+            counters=self.counters,
+            table=table,
+            transitions=lambda items: plan.stream.num_transitions(plan.experience, items),
+            epsilon=algorithm.epsilon,
+            version_lag=lambda: self.trainer.version_lag,
+            version_lag_seconds=version_lag_seconds,
+            on_row=on_row,
+            more=self._more_columns,
+            interval_seconds=experiment.report_seconds,
+            # A run that repeats must not write more rows on a slower day.
+            interval_steps=(
+                max(1, experiment.environment_steps // 100) if experiment.deterministic else None
+            ),
+        )
+
+    @property
+    def environment_step(self) -> int:
+        """Environment steps so far, those before a resumption included."""
+        return self._first_environment_step + self._steps_taken()
+
+    @property
+    def train_step(self) -> int:
+        """Train steps so far; while the learner trains, those before that call of it."""
+        return self.trainer.learner.last_step
+
+    @property
+    def train_step_now(self) -> int:
+        """Train steps so far, those of a call that goes on in another thread included."""
+        return int(counters.read(self._train_step))
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why a trigger asked for the end of training; None if none has."""
+        return self.trainer.learner.stop_reason
+
+    def counters(self) -> tuple[int, int]:
+        """Environment steps and train steps."""
+        return self.environment_step, self.train_step
+
+    def start(self) -> None:
+        """Begins to count time, so that building does not count."""
+        self.progress.start()
+        self._rows.start()
+
+    def updates_due(self) -> int:
+        """Train steps to take now; 0 or less: collect first."""
+        return self.pacing.updates_due(*self.counters())
+
+    def train(self, updates: int) -> None:
+        """Takes train steps, as many as one call may; see `Trainer.run` for what it raises."""
+        self.trainer.run(min(updates, self.pacing.max_updates))
+
+    def write_row(self, **more: Any) -> None:
+        """Writes a line of metrics, with further columns."""
+        self._rows.write(self.trainer.loss, **more)
+
+    def write_row_if_due(self) -> None:
+        """Writes a line of metrics if the last one is old enough."""
+        self._rows.write_if_due(self.trainer.loss)
+
+    def save(self) -> None:
+        """Saves a checkpoint."""
+        self.trainer.learner.save_checkpoint()
+
+    def close(self) -> None:
+        """Ends the learner and its triggers; safe to call twice."""
+        self.trainer.close()
+
+    def _more_columns(self) -> Row:
+        columns = {} if self._limit is None else {"dropped_items": self._limit.dropped}
+        if self.trainer.learner.skips_steps:
+            columns["skipped_steps"] = self.progress.skipped_steps
+        return columns
