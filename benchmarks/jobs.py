@@ -143,7 +143,7 @@ class _Run:
         self._acting: set[int] = set()
         self._num_actors = num_actors
         self._processes = []
-        shared = [f"--run={directory}/run", "--gin_file=dqn_cartpole", f"--num_actors={num_actors}"]
+        shared = [f"--run={directory}/run", "--gin_file=dqn_cartpole"]
         shared += [f"--gin_param={binding}" for binding in _BINDINGS]
         self._start("replay", *shared)
         self._start("learner", *shared)

@@ -124,20 +124,19 @@ def test_every_container_says_what_it_is_and_needs(manifests):
 
 
 def test_every_container_starts_its_job_of_the_same_run(manifests, parse):
-    runs, leaves, counts = set(), set(), set()
+    runs, leaves = set(), set()
     for name in JOBS:
         template = pods(manifests)[name]
         kind, arguments = parse(arguments_of(template))
         assert kind == name
         runs.add(names.run_name(arguments.run))
         leaves.add(tuple(arguments.gin_file))
-        counts.add(arguments.num_actors)
         has_volume = bool(container(template).get("volumeMounts"))
         assert (flags.run_directory_of(arguments.run) is not None) == has_volume
-    assert len(runs) == len(leaves) == len(counts) == 1
+    assert len(runs) == len(leaves) == 1
     actor = by_kind(manifests, "Job")["actor"]["spec"]
     assert actor["completionMode"] == "Indexed"
-    assert actor["completions"] == actor["parallelism"] == counts.pop()
+    assert actor["completions"] == actor["parallelism"] == 4
 
 
 def test_each_actor_pod_is_an_actor_of_its_own(manifests, parse):
@@ -279,7 +278,7 @@ def test_the_slurm_script_starts_every_job_of_the_run_and_failed_ones_again(slur
     assert len(keys) == len(lines) and len(set(keys)) == 1 and keys[0].startswith("key-")
     assert keys[0] not in (slurm / "commands").read_text() + process.stdout + process.stderr
     for kind, arguments in started:
-        assert arguments.gin_file == ["dqn_cartpole"] and arguments.num_actors == 3
+        assert arguments.gin_file == ["dqn_cartpole"]
         assert names.run_name(arguments.run) == "mine"
         has_directory = flags.run_directory_of(arguments.run) is not None
         assert has_directory == (kind in ("replay", "learner"))

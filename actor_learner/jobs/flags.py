@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import secrets
+from typing import Any
 
 from actor_learner import config, run_directory
 from actor_learner.jobs import host_address, names, rendezvous
@@ -14,6 +15,29 @@ from actor_learner.support import errors
 
 RUN_VARIABLE = "ACTOR_LEARNER_RUN"
 _REGISTRY_SECONDS = 180.0  # A job that is started with its registry may be up before it is.
+
+
+_GONE = {
+    "--num_actors": "actors join and leave a run as they like, and the learner counts them",
+    "--replay": "the replay server is found by the registry, and gives its address by --host",
+}
+
+
+class _Gone(argparse.Action):
+    """A flag of earlier versions, refused with the reason."""
+
+    def __init__(self, *arguments: Any, why: str, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._why = why
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        parser.error(f"{option_string} is not needed any more: {self._why}. Leave it out")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +66,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         f"(default: ${connect.ENVIRONMENT_VARIABLE}, or in the run directory)",
     )
     parser.add_argument("--index", type=int, default=0, help="which one of its kind, from 0")
+    for flag, why in _GONE.items():
+        parser.add_argument(
+            flag, action=_Gone, help=argparse.SUPPRESS, dest=argparse.SUPPRESS, why=why
+        )
     parser.add_argument(
         "--seed", type=int, help="seed of everything random (default: the run's, or drawn)"
     )

@@ -84,19 +84,19 @@ step --nodes=1 --ntasks=1 --nodelist="$first" -- \
   --bind 0.0.0.0 --port "$redis_port" --save ""
 step --nodes=1 --ntasks=1 --nodelist="$first" -- \
   bash -c "$again" again \
-  actor-learner replay --gin_file="$leaf" --run="$run" --num_actors="$actors" \
+  actor-learner replay --gin_file="$leaf" --run="$run" \
   --host="$first" --port="$replay_port"
 step --nodes=1 --ntasks=1 --nodelist="$first" -- \
   bash -c "$again" again \
-  actor-learner learner --gin_file="$leaf" --run="$run" --num_actors="$actors" \
+  actor-learner learner --gin_file="$leaf" --run="$run" \
     --num_evaluators=1
 learner=$!
 step --ntasks="$actors" -- \
   bash -c "set -- \"\$@\" --index=\$SLURM_PROCID; $again" again \
-  actor-learner actor --gin_file="$leaf" --run="$word" --num_actors="$actors"
+  actor-learner actor --gin_file="$leaf" --run="$word"
 step --nodes=1 --ntasks=1 -- \
   bash -c "$again" again \
-  actor-learner evaluator --gin_file="$leaf" --run="$word" --num_actors="$actors"
+  actor-learner evaluator --gin_file="$leaf" --run="$word"
 evaluator=$!
 
 wait "$learner"

@@ -86,7 +86,6 @@ def test_jobs_are_the_same_programs_that_a_user_may_start_by_hand(tmp_path):
         f"--gin_file={tmp_path}/run/config.gin",
         f"--run={tmp_path}/run",
         "--seed=5",
-        "--num_actors=2",
         "--index=1",
     ]
     for spec in specs:

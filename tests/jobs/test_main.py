@@ -101,9 +101,13 @@ def test_wrong_flags_are_refused_with_what_to_do(argv, words, monkeypatch, tmp_p
         flags.make_job("actor", parsed(*argv), None)
 
 
-def test_an_actor_that_is_none_of_those_counted_is_refused_before_tensorflow_is_imported(tmp_path):
+def test_a_flag_of_earlier_versions_is_refused_with_the_reason_before_tensorflow_is_imported(
+    tmp_path,
+):
     program = (
-        "import sys; from actor_learner.jobs import main; code = main.run(sys.argv[1:]);"
+        "import sys, atexit; from actor_learner.jobs import main\n"
+        "try: code = main.run(sys.argv[1:])\n"
+        "except SystemExit as ended: code = ended.code\n"
         "sys.exit(9 if 'tensorflow' in sys.modules else code)"
     )
     flags_given = ["actor", "--gin_file=dqn_cartpole", f"--run={tmp_path}/mine", "--index=2"]
@@ -114,7 +118,7 @@ def test_an_actor_that_is_none_of_those_counted_is_refused_before_tensorflow_is_
         timeout=DEADLINE,
     )
     assert refused.returncode == 2, refused.stderr
-    assert "error: --index=2, but --num_actors=2: indices begin at 0" in refused.stderr
+    assert "--num_actors is not needed any more: actors join and leave" in refused.stderr
 
 
 def test_calls_that_still_wait_for_a_server_do_not_spoil_the_exit_code():
@@ -135,9 +139,9 @@ def test_flags_and_variables_say_who_a_job_is(tmp_path, monkeypatch):
     run.mkdir()
     (run / "run.json").write_text('{"seed": 7}')
     monkeypatch.setenv(flags.RUN_VARIABLE, str(run))
-    made = flags.make_job("actor", parsed("--index=3", "--num_actors=4"), None)
-    assert (made.kind, made.index, made.num_actors, made.run, made.seed) == (
-        "actor", 3, 4, "my_run", 7
+    made = flags.make_job("actor", parsed("--index=3"), None)
+    assert (made.kind, made.index, made.run, made.seed) == (
+        "actor", 3, "my_run", 7
     )  # fmt: skip
     assert made.directory == run / "jobs" / "actor-3"
     assert (run / "registry").is_dir()
