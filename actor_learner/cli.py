@@ -23,7 +23,7 @@ JOBS = {
 }
 
 _FLAGS_OF_JOBS = (
-    *("--run", "--gin_file", "--gin_param", "--gin_bindings", "--registry", "--replay"),
+    *("--run", "--gin_file", "--gin_param", "--gin_bindings", "--registry"),
     *("--index", "--hold", "--host"),
 )
 

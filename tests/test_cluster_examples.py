@@ -124,20 +124,19 @@ def test_every_container_says_what_it_is_and_needs(manifests):
 
 
 def test_every_container_starts_its_job_of_the_same_run(manifests, parse):
-    runs, leaves, counts = set(), set(), set()
+    runs, leaves = set(), set()
     for name in JOBS:
         template = pods(manifests)[name]
         kind, arguments = parse(arguments_of(template))
         assert kind == name
         runs.add(names.run_name(arguments.run))
         leaves.add(tuple(arguments.gin_file))
-        counts.add(arguments.num_actors)
         has_volume = bool(container(template).get("volumeMounts"))
         assert (flags.run_directory_of(arguments.run) is not None) == has_volume
-    assert len(runs) == len(leaves) == len(counts) == 1
+    assert len(runs) == len(leaves) == 1
     actor = by_kind(manifests, "Job")["actor"]["spec"]
     assert actor["completionMode"] == "Indexed"
-    assert actor["completions"] == actor["parallelism"] == counts.pop()
+    assert actor["completions"] == actor["parallelism"] == 4
 
 
 def test_each_actor_pod_is_an_actor_of_its_own(manifests, parse):
@@ -170,8 +169,15 @@ def test_only_the_jobs_of_the_run_reach_the_ports_without_a_password(manifests):
     assert chosen == {"app": {"actor-learner"}, "job": {"replay", "registry"}}
     (rule,) = spec["ingress"]
     assert rule["from"] == [{"podSelector": {"matchLabels": {"app": "actor-learner"}}}]
-    exposed = {container(pods(manifests)[n])["ports"][0]["containerPort"] for n in chosen["job"]}
-    assert {port["port"] for port in rule["ports"]} == exposed
+    assert "ports" not in rule  # A wire listens on any free one, and demands keys.
+
+
+def test_every_job_has_the_keys_of_the_run_from_a_secret(manifests):
+    for name in JOBS:
+        found = environment(pods(manifests)[name])["ACTOR_LEARNER_KEYS"]
+        assert found["valueFrom"] == {"secretKeyRef": {"name": "keys", "key": "keys"}}
+    # The name that the replay server gives leads to its pod, whatever the port of its wire.
+    assert by_kind(manifests, "Service")["replay"]["spec"]["clusterIP"] == "None"
 
 
 def test_the_image_has_what_the_package_is_built_from():
@@ -222,6 +228,8 @@ def slurm(tmp_path):
     fake(
         bin_directory,
         "actor-learner",
+        f"[[ $1 != keys ]] || {{ echo made >> {tmp_path}/made; echo key-$RANDOM > $2; exit; }}\n"
+        f'echo "$ACTOR_LEARNER_KEYS" >> {tmp_path}/keys\n'
         # With the learner the script ends, and then redis must have come so far.
         f"[[ $1 != learner ]] || until [[ -e {tmp_path}/registry ]]; do /bin/sleep 0.05; done\n"
         f"exec 9>{tmp_path}/lock; flock 9; {note}\n"
@@ -266,8 +274,11 @@ def test_the_slurm_script_starts_every_job_of_the_run_and_failed_ones_again(slur
     kinds = sorted(kind for kind, _ in started)
     assert kinds == ["actor"] * 3 + ["evaluator"] + ["learner"] * 2 + ["replay"]
     assert sorted(a.index for kind, a in started if kind == "actor") == [0, 1, 2]
+    keys = (slurm / "keys").read_text().split()
+    assert len(keys) == len(lines) and len(set(keys)) == 1 and keys[0].startswith("key-")
+    assert keys[0] not in (slurm / "commands").read_text() + process.stdout + process.stderr
     for kind, arguments in started:
-        assert arguments.gin_file == ["dqn_cartpole"] and arguments.num_actors == 3
+        assert arguments.gin_file == ["dqn_cartpole"]
         assert names.run_name(arguments.run) == "mine"
         has_directory = flags.run_directory_of(arguments.run) is not None
         assert has_directory == (kind in ("replay", "learner"))
@@ -324,7 +335,7 @@ def test_the_slurm_script_says_when_there_is_no_room_for_an_actor(slurm):
 
 def test_the_commands_of_the_guide_are_those_that_the_jobs_take(parse):
     text = (EXAMPLES / "three_terminals.md").read_text()
-    commands = re.findall(r"^actor-learner (\w+) +(.+)$", text, re.MULTILINE)
+    commands = re.findall(r"^actor-learner (?!keys)(\w+) +(.+)$", text, re.MULTILINE)
     assert len(commands) >= 12
     for command, rest in commands:
         kind, arguments = parse([command, *rest.split()])

@@ -111,5 +111,5 @@ def _job(name: str | None) -> tuple[str | None, int | None]:
     if not dash:
         return names.check_kind(name), None
     if not index.isdigit():
-        raise errors.ConfigError(f"--job={name} is no job: write it as actor-0, or as actor")
+        raise errors.ConfigError(f"--job={name} is not a job: write it as actor-0, or as actor")
     return names.check_kind(kind), int(index)

@@ -66,7 +66,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--actors", type=int, default=1, help="how many (default: 1)")
     parser.add_argument("--evaluators", type=int, default=1, help="how many (default: 1)")
     parser.add_argument("--run_dir", help="where everything goes (default: a new one under runs/)")
-    parser.add_argument("--resume", metavar="RUN", help="go on with the run in this directory")
+    parser.add_argument("--resume", metavar="RUN", help="resume the run in this directory")
     parser.add_argument("--seed", type=int, help="seed of everything random (default: drawn)")
     parser.add_argument(
         "--registry",
@@ -339,7 +339,7 @@ def _source(options: UpOptions, earlier: run_directory.RunDirectory | None) -> c
     if earlier is not None:
         if options.run_dir or options.gin_files:
             raise errors.ConfigError(
-                "--resume goes on with a run as it was configured: leave out --run_dir and "
+                "--resume resumes a run as it was configured: leave out --run_dir and "
                 "--gin_file; single values can be changed with --gin_param"
             )
         warm_start.refuse_to_resume(options.bindings)

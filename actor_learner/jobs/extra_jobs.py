@@ -187,7 +187,7 @@ def _check_counts(counts: Mapping[str, Any], extra: Mapping[str, Any]) -> None:
             )
             known = ", ".join(extra) or "none"
             raise errors.ConfigError(
-                f"Jobs.counts has '{name}', which is no job of Jobs.extra ({known}){hint}"
+                f"Jobs.counts has '{name}', which is not a job of Jobs.extra ({known}){hint}"
             )
         if isinstance(count, bool) or not isinstance(count, int) or count < 0:
             raise errors.ConfigError(

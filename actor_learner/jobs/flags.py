@@ -17,6 +17,29 @@ RUN_VARIABLE = "ACTOR_LEARNER_RUN"
 _REGISTRY_SECONDS = 180.0  # A job that is started with its registry may be up before it is.
 
 
+_GONE = {
+    "--num_actors": "actors join and leave a run as they like, and the learner counts them",
+    "--replay": "the replay server is found by the registry, and gives its address by --host",
+}
+
+
+class _Gone(argparse.Action):
+    """A flag of earlier versions, refused with the reason."""
+
+    def __init__(self, *arguments: Any, why: str, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._why = why
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        parser.error(f"{option_string} is not needed any more: {self._why}. Leave it out")
+
+
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of a job to a parser."""
     parser.add_argument(
@@ -42,8 +65,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="where the jobs of the run find one another: redis://HOST:PORT, or a directory "
         f"(default: ${connect.ENVIRONMENT_VARIABLE}, or in the run directory)",
     )
-    parser.add_argument("--num_actors", action=_Gone, help=argparse.SUPPRESS)
     parser.add_argument("--index", type=int, default=0, help="which one of its kind, from 0")
+    for flag, why in _GONE.items():
+        parser.add_argument(
+            flag, action=_Gone, help=argparse.SUPPRESS, dest=argparse.SUPPRESS, why=why
+        )
     parser.add_argument(
         "--seed", type=int, help="seed of everything random (default: the run's, or drawn)"
     )
@@ -122,15 +148,3 @@ def _seed(given: int | None, run_dir: run_directory.RunDirectory | None) -> int:
     if run_dir is not None and run_dir.description.exists():
         return int(run_dir.read_description()["seed"])
     return secrets.randbelow(2**31)
-
-
-class _Gone(argparse.Action):
-    """A flag that older commands have."""
-
-    def __call__(
-        self, parser: Any, namespace: Any, values: Any, option_string: str | None = None
-    ) -> None:
-        parser.error(
-            f"{option_string} is gone: actors join and leave a running run, and the learner tells "
-            "each its share. Leave it out; `actor-learner scale RUN --actors=N` changes a run of `up`"
-        )

@@ -30,7 +30,7 @@ _SAY_AGAIN_SECONDS = 60.0  # and again so often.
 
 
 class Stopping(errors.JobError):
-    """A wait was given up because the job is asked to end; that is no failure."""
+    """A wait was given up because the job is asked to end; that is not a failure."""
 
 
 @dataclasses.dataclass

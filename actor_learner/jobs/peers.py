@@ -138,7 +138,7 @@ class Peers:
             if not self._closed:
                 self._closed = True
                 self._forget(list(self._peers))
-                self._context.term()
+                self._context.destroy(linger=0)
 
     def _forget(self, names: Collection[str]) -> None:
         for name in names:

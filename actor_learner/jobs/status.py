@@ -178,7 +178,7 @@ class Contribution:
         """Checks what a worker contributes.
 
         Raises:
-          errors.JobError: If it is no small JSON object; NumPy scalars are taken as numbers.
+          errors.JobError: If it is not a small JSON object; NumPy scalars are taken as numbers.
         """
         if not isinstance(contributed, Mapping):
             raise errors.JobError(
@@ -190,7 +190,7 @@ class Contribution:
             text = json.dumps(plain)
         except (TypeError, ValueError) as error:
             raise errors.JobError(
-                f"status() of {who} returned what is no JSON: {error}; it returned {plain!r}"
+                f"status() of {who} returned what is not JSON: {error}; it returned {plain!r}"
             ) from error
         if len(text) > _LONGEST_DETAILS:
             raise errors.JobError(

@@ -55,7 +55,7 @@ class Worker(abc.ABC):
     job: job_lib.Job
 
     def configure(self) -> None:  # noqa: B027 - nothing to do is fine.
-        """Gets everything ready. May take long; heartbeats go on."""
+        """Gets everything ready. May take long; heartbeats go on, and the wire answers."""
 
     @abc.abstractmethod
     def poll(self) -> PollResult | bool | None:
@@ -73,7 +73,7 @@ class Worker(abc.ABC):
 
         `steps` (a count, from which its rate is worked out), `version`, `version_lag` (whole
         numbers) and `message` (a few words) have a place in every view; all else is carried along.
-        Asked for about once per second, between two polls.
+        Asked for about once per second, between two polls; who asks the job is told the latest.
         """
         return {}
 

@@ -56,11 +56,12 @@ class SocketLoop:
         self._calls.append(function)
         self._wake()
 
-    def send(self, frames: Sequence[bytes | memoryview]) -> bool:
+    def send(self, frames: Sequence[bytes | memoryview]) -> bool | None:
         """Sends at once, without waiting; only from within the loop's thread.
 
         Returns:
-          Whether it could be sent: False if nobody is connected or the other end takes nothing.
+          Whether it could be sent: False if nobody is connected or the other end takes nothing at
+          present, None if the one it is for is gone.
         """
         try:
             self._socket.send_multipart(frames, flags=zmq.NOBLOCK)
@@ -68,7 +69,7 @@ class SocketLoop:
             return False
         except zmq.ZMQError as error:
             if error.errno == zmq.EHOSTUNREACH:
-                return False
+                return None
             raise
         return True
 

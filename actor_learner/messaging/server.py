@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -16,10 +17,12 @@ from actor_learner.messaging import loop, messages, protocol
 from actor_learner.support import errors
 
 MAX_FRAME_BYTES = 1 << 30
-_TICK_SECONDS = 0.5
+_TICK_SECONDS = 0.1
 _MAX_FOLLOWERS = 100_000
 _WARN_SECONDS = 30
 _READING_SECONDS = 0.2
+_MAX_UNSENT = 10_000
+_UNSENT_SECONDS = 10.0
 
 
 class Server:
@@ -62,6 +65,9 @@ class Server:
         self._latest: dict[str, list[bytes]] = {}
         self.refused_frames = 0
         self._sent_at = float("-inf")
+        self._unsent: collections.deque[tuple[float, Sequence[bytes | memoryview]]] = (
+            collections.deque()
+        )
         # A context of its own: it has its own idea of who may connect.
         self._context = zmq.Context()
         socket = self._context.socket(zmq.ROUTER)
@@ -82,7 +88,7 @@ class Server:
             name,
             socket,
             on_frames=self._take,
-            on_tick=self._forget_the_silent,
+            on_tick=self._tick,
             tick_seconds=_TICK_SECONDS,
         )
         self._closed = False
@@ -163,7 +169,7 @@ class Server:
         def send(answer: messages.Message) -> None:
             encoded = messages.encode(answer)
             self._sent_at = time.monotonic()  # Or soon: whoever closes next must know of it.
-            self._loop.call(lambda: self._send([client, *encoded]))
+            self._loop.call(lambda: self._answer([client, *encoded]))
 
         request = _Request(message, client, send)
         error = protocol.dispatch(self._handlers, request)
@@ -187,9 +193,25 @@ class Server:
         if latest is not None:
             self._send([client, *latest])
 
-    def _send(self, frames: Sequence[bytes | memoryview]) -> None:
-        self._loop.send(frames)
+    def _send(self, frames: Sequence[bytes | memoryview]) -> bool | None:
         self._sent_at = time.monotonic()
+        return self._loop.send(frames)
+
+    def _answer(self, frames: Sequence[bytes | memoryview]) -> None:
+        """Sends an answer, later if the client has no room for it now: thousands came at once."""
+        if (self._unsent or self._send(frames) is False) and len(self._unsent) < _MAX_UNSENT:
+            self._unsent.append((time.monotonic() + _UNSENT_SECONDS, frames))
+
+    def _send_rest(self) -> None:
+        now = time.monotonic()
+        for _ in range(len(self._unsent)):
+            deadline, frames = self._unsent.popleft()
+            if now < deadline and self._send(frames) is False:
+                self._unsent.append((deadline, frames))
+
+    def _tick(self) -> None:
+        self._send_rest()
+        self._forget_the_silent()
 
     def _forget_the_silent(self) -> None:
         now = time.monotonic()

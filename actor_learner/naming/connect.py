@@ -73,7 +73,7 @@ def connect(
     if scheme in ("redis", "rediss", "unix"):
         return _with_patience(lambda: redis.RedisRegistry(url, **options), patience_seconds)
     raise errors.ConfigError(
-        f"{redaction.redacted(url)} is no registry we know: it must be one of {_FORMS}"
+        f"{redaction.redacted(url)} is not a registry we know: it must be one of {_FORMS}"
     )
 
 

@@ -39,6 +39,15 @@ class Outcome(enum.Enum):
     FOREIGN = 3
 
 
+def is_entry(value: object, owner: object, ttl: object) -> bool:
+    """Whether what a backend has read can be an entry: anybody may write to a file or a server."""
+    return (
+        isinstance(value, str)
+        and isinstance(owner, str)
+        and (ttl is None or (isinstance(ttl, (int, float)) and not isinstance(ttl, bool)))
+    )
+
+
 def ownership(entry: Entry | None, owner: str) -> Outcome:
     """How a request of `owner` about what is there now has to end."""
     if entry is None:
@@ -84,7 +93,7 @@ def check_value(name: str, value: str) -> str:
     """Returns `value` if it can be kept.
 
     Raises:
-      name_errors.InvalidNameError: If it is no string, or too long.
+      name_errors.InvalidNameError: If it is not a string, or too long.
     """
     if not isinstance(value, str):
         raise name_errors.InvalidNameError(
@@ -95,7 +104,7 @@ def check_value(name: str, value: str) -> str:
         size = len(value.encode())
     except UnicodeEncodeError as error:
         raise name_errors.InvalidNameError(
-            f"the value of {name!r} is no text that can be written as UTF-8: {error}"
+            f"the value of {name!r} is not text that can be written as UTF-8: {error}"
         ) from error
     if size > LONGEST_VALUE:
         raise name_errors.InvalidNameError(

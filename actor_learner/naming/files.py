@@ -78,6 +78,7 @@ class FileRegistry(registry.NameRegistry):
         self._directory = pathlib.Path(directory).absolute()
         self._clock = clock
         self._lock_timeout = lock_timeout
+        self._damaged: set[str] = set()  # Names that were warned of.
         with self._accessing():
             self._directory.mkdir(parents=True, exist_ok=True)
         self._remove_expired()
@@ -196,18 +197,25 @@ class FileRegistry(registry.NameRegistry):
 
     def _record(self, name: str) -> _Record | None:
         try:
-            with open(self._path(name), encoding="utf-8") as file:
+            with open(self._path(name), "rb") as file:
                 text = file.read()
                 modified = os.fstat(file.fileno()).st_mtime
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError):
             return None
         try:
-            content = json.loads(text)
+            content = json.loads(text.decode("utf-8"))
             entry = entries.Entry(content["value"], content["owner"], content["ttl"])
-            return _Record(entry, content["boot"], content["renewed"], modified)
-        except (ValueError, KeyError, TypeError) as error:
+            boot, renewed = content["boot"], content["renewed"]
+            if not entries.is_entry(*entry) or not isinstance(renewed, (int, float)):
+                raise TypeError("a value has another type than it has in an entry")
+            return _Record(entry, boot, renewed, modified)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             # Renaming is atomic for other processes, but not if the machine loses its power.
-            logging.warning("%s is damaged (%r): the name counts as free.", self._path(name), error)
+            if name not in self._damaged:
+                self._damaged.add(name)
+                logging.warning(
+                    "%s is damaged (%r): the name counts as free.", self._path(name), error
+                )
             return None
 
     def _write(self, name: str, entry: entries.Entry) -> None:

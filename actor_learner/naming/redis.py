@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+from absl import logging
 
 from actor_learner.naming import entries, registry
 from actor_learner.support import errors, extras, redaction
@@ -16,31 +18,54 @@ _RETRIES = 3
 _SCAN_COUNT = 1000
 
 # An entry is `owner \n ttl in milliseconds or nothing \n stamp \n value`.
-# All scripts return 1: done, 0: not there, -1: somebody else's.
-_IF_OWNED = """
-local current = redis.call('GET', KEYS[1])
-if not current then return 0 end
-local after_owner = string.find(current, '\\n', 1, true)
-if string.sub(current, 1, after_owner - 1) ~= ARGV[1] then return -1 end
+# Scripts return 1: done, 0: not there, -1: somebody else's; of several keys, a list of these.
+_READ = """
+-- The entry of a key, or nil: nothing is there, or something that is not an entry of ours.
+local function read(key)
+  if redis.call('TYPE', key).ok ~= 'string' then return nil end
+  local current = redis.call('GET', key)
+  local after_owner = string.find(current, '\\n', 1, true)
+  local after_ttl = after_owner and string.find(current, '\\n', after_owner + 1, true)
+  local after_stamp = after_ttl and string.find(current, '\\n', after_ttl + 1, true)
+  if not after_stamp then return nil end
+  local ttl = string.sub(current, after_owner + 1, after_ttl - 1)
+  if ttl ~= '' and not string.match(ttl, '^[0-9]+$') then return nil end
+  return current, string.sub(current, 1, after_owner - 1), ttl, after_stamp
+end
 """
-_REMOVE = f"{_IF_OWNED} redis.call('DEL', KEYS[1]) return 1"
-_REFRESH = f"""{_IF_OWNED}
-local after_ttl = string.find(current, '\\n', after_owner + 1, true)
-local ttl = string.sub(current, after_owner + 1, after_ttl - 1)
-if ttl ~= '' then redis.call('PEXPIRE', KEYS[1], ttl) end
+_CREATE = f"""{_READ}
+if ARGV[2] == '0' and read(KEYS[1]) then return 0 end
+if ARGV[3] == '' then redis.call('SET', KEYS[1], ARGV[1])
+else redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3]) end
 return 1
 """
+_IF_OWNED = f"""{_READ}
+local current, owner, ttl, after_stamp = read(KEYS[1])
+if not current then return 0 end
+if owner ~= ARGV[1] then return -1 end
+"""
+_REMOVE = f"{_IF_OWNED} redis.call('DEL', KEYS[1]) return 1"
+_REFRESH = f"""{_READ}
+local outcomes = {{}}
+for number, key in ipairs(KEYS) do
+  local current, owner, ttl = read(key)
+  if not current then outcomes[number] = 0
+  elseif owner ~= ARGV[1] then outcomes[number] = -1
+  else
+    if ttl ~= '' then redis.call('PEXPIRE', key, ttl) end
+    outcomes[number] = 1
+  end
+end
+return outcomes
+"""
 _UPDATE = f"""{_IF_OWNED}
-local after_ttl = string.find(current, '\\n', after_owner + 1, true)
-local after_stamp = string.find(current, '\\n', after_ttl + 1, true)
-local ttl = string.sub(current, after_owner + 1, after_ttl - 1)
 local changed = string.sub(current, 1, after_stamp) .. ARGV[2]
 if ttl == '' then redis.call('SET', KEYS[1], changed)
 else redis.call('SET', KEYS[1], changed, 'PX', ttl) end
 return 1
 """
-_TAKE = """
-local current = redis.call('GET', KEYS[1])
+_TAKE = f"""{_READ}
+local current = read(KEYS[1])
 if current then redis.call('DEL', KEYS[1]) end
 return current
 """
@@ -76,10 +101,12 @@ class RedisRegistry(registry.NameRegistry):
         self._calls_changed = threading.Condition()
         self._calls = 0
         self._disconnected = False
+        self._damaged: set[str] = set()  # Names that were warned of.
         try:
             self._client = redis.Redis.from_url(
                 url,
                 decode_responses=True,
+                encoding_errors="replace",  # Whatever somebody else has put there.
                 socket_timeout=timeout,
                 socket_connect_timeout=timeout,
                 retry=retry.Retry(backoff.ExponentialBackoff(cap=0.5, base=0.05), _RETRIES),
@@ -89,6 +116,7 @@ class RedisRegistry(registry.NameRegistry):
                 f"the registry {self._place} cannot be understood: {error}; write it like "
                 "redis://host:6379/0"
             ) from error
+        self._create_script = self._client.register_script(_CREATE)
         self._remove_script = self._client.register_script(_REMOVE)
         self._refresh_script = self._client.register_script(_REFRESH)
         self._update_script = self._client.register_script(_UPDATE)
@@ -106,21 +134,27 @@ class RedisRegistry(registry.NameRegistry):
     def _create(self, name: str, entry: entries.Entry, replace: bool) -> bool:
         # The stamp tells our own entry from others if the answer was lost and SET was repeated.
         stored = _encoded(entry, stamp=uuid.uuid4().hex)
+        arguments = [stored, "1" if replace else "0", _milliseconds(entry.ttl) or ""]
         with self._asking():
-            done = self._client.set(
-                _key(name), stored, nx=not replace, px=_milliseconds(entry.ttl) or None
-            )
-            return bool(done) or self._client.get(_key(name)) == stored
+            done = self._create_script([_key(name)], arguments)
+            return bool(done) or self._stored([_key(name)])[0] == stored
 
     def _read(self, name: str) -> entries.Entry | None:
         with self._asking():
-            return _decoded(self._client.get(_key(name)))
+            return self._decoded(name, self._stored([_key(name)])[0])
 
     def _renew(self, name: str, owner: str, value: str | None) -> entries.Outcome:
         with self._asking():
             if value is None:
-                return _OUTCOMES[self._refresh_script([_key(name)], [owner])]
+                return _OUTCOMES[self._refresh_script([_key(name)], [owner])[0]]
             return _OUTCOMES[self._update_script([_key(name)], [owner, value])]
+
+    def _renew_all(self, names: Sequence[str], owner: str) -> list[entries.Outcome]:
+        with self._asking():
+            return [
+                _OUTCOMES[code]
+                for code in self._refresh_script([_key(name) for name in names], [owner])
+            ]
 
     def _remove(self, name: str, owner: str) -> entries.Outcome:
         with self._asking():
@@ -128,13 +162,14 @@ class RedisRegistry(registry.NameRegistry):
 
     def _take(self, name: str) -> entries.Entry | None:
         with self._asking():
-            return _decoded(self._take_script([_key(name)]))
+            return self._decoded(name, self._take_script([_key(name)]))
 
     def _scan(self, prefix: str) -> dict[str, entries.Entry]:
         with self._asking():
             keys = self._keys(prefix)
-            stored = self._client.mget(keys) if keys else []
-        found = {key[len(KEY_PREFIX) :]: _decoded(text) for key, text in zip(keys, stored)}
+            stored = self._stored(keys) if keys else []
+        names = [key[len(KEY_PREFIX) :] for key in keys]
+        found = {name: self._decoded(name, text) for name, text in zip(names, stored)}
         return {name: entry for name, entry in found.items() if entry is not None}
 
     def _clear(self, prefix: str) -> int:
@@ -148,6 +183,22 @@ class RedisRegistry(registry.NameRegistry):
             # The client fails in ways of its own if it is closed under other threads' calls.
             self._calls_changed.wait_for(lambda: self._calls == 0, self._timeout)
         self._client.close()
+
+    def _stored(self, keys: Sequence[str]) -> list[str | None]:
+        """The texts of keys; None where there is none, or something that is not a text."""
+        return self._client.mget(keys)
+
+    def _decoded(self, name: str, stored: str | None) -> entries.Entry | None:
+        if stored is None:
+            return None
+        try:
+            owner, ttl, _, value = stored.split("\n", 3)
+            return entries.Entry(value, owner, int(ttl) / 1000 if ttl else None)
+        except ValueError:
+            if name not in self._damaged:
+                self._damaged.add(name)
+                logging.warning("%s in %s is not an entry of ours: it is skipped", name, self)
+            return None
 
     def _keys(self, prefix: str) -> list[str]:
         # Names hold none of the characters that mean something in a pattern.
@@ -183,10 +234,3 @@ def _milliseconds(ttl: float | None) -> int:
 
 def _encoded(entry: entries.Entry, *, stamp: str) -> str:
     return f"{entry.owner}\n{_milliseconds(entry.ttl) or ''}\n{stamp}\n{entry.value}"
-
-
-def _decoded(stored: str | None) -> entries.Entry | None:
-    if stored is None:
-        return None
-    owner, ttl, _, value = stored.split("\n", 3)
-    return entries.Entry(value, owner, int(ttl) / 1000 if ttl else None)

@@ -182,8 +182,6 @@ class NameRegistry(abc.ABC):
     def take(self, name: str) -> str:
         """Removes a name, whoever added it, and returns its value; of several one gets it.
 
-        For letter boxes: one adds a message, the other takes it.
-
         Raises:
           NameNotFoundError: If it is not there.
         """

@@ -35,6 +35,13 @@ REDIS_PASSWORD=$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')
 export REDIS_PASSWORD
 export ACTOR_LEARNER_REGISTRY="redis://:$REDIS_PASSWORD@$first:$redis_port/0"
 
+# So do the keys without which jobs on several nodes do not talk to each other.
+directory=$(mktemp -d)
+actor-learner keys "$directory/keys" > /dev/null
+ACTOR_LEARNER_KEYS=$(< "$directory/keys")
+export ACTOR_LEARNER_KEYS
+rm -r "$directory"
+
 steps=()
 step() {  # step SRUN-OPTIONS... -- COMMAND...: runs on part of the allocation, in the background
   local options=()

@@ -92,7 +92,7 @@ def test_a_job_is_ended_by_name_and_never_all_by_mistake(run, capsys):
         (["resume"], 1, "no worker of run run is paused. Those known: actor-0: running"),
         (["pause", "--job=learner"], 1, "no learner of run run is alive"),
         (["resume", "--job=actor-0"], 1, "is running: 'resume' is for one that is paused"),
-        (["pause", "--job=actor-one"], 2, "--job=actor-one is no job"),
+        (["pause", "--job=actor-one"], 2, "--job=actor-one is not a job"),
     ],
 )
 def test_what_cannot_be_done_is_said(run, capsys, arguments, code, words):

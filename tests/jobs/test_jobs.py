@@ -42,7 +42,6 @@ FOREVER, A_LITTLE = 10**9, 300
 LOCAL = "--host=localhost"  # The registry is one that other machines could reach.
 
 
-
 def common(environment_steps):
     bindings = (*BINDINGS, f"Experiment.environment_steps = {environment_steps}")
     return [f"--gin_file={GIN_FILE}", *(f"--gin_param={binding}" for binding in bindings)]

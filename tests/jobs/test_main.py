@@ -101,9 +101,13 @@ def test_wrong_flags_are_refused_with_what_to_do(argv, words, monkeypatch, tmp_p
         flags.make_job("actor", parsed(*argv), None)
 
 
-def test_a_flag_of_earlier_releases_is_refused_before_tensorflow_is_imported(tmp_path):
+def test_a_flag_of_earlier_versions_is_refused_with_the_reason_before_tensorflow_is_imported(
+    tmp_path,
+):
     program = (
-        "import sys; from actor_learner.jobs import main; code = main.run(sys.argv[1:]);"
+        "import sys, atexit; from actor_learner.jobs import main\n"
+        "try: code = main.run(sys.argv[1:])\n"
+        "except SystemExit as ended: code = ended.code\n"
         "sys.exit(9 if 'tensorflow' in sys.modules else code)"
     )
     flags_given = ["actor", "--gin_file=dqn_cartpole", f"--run={tmp_path}/mine", "--index=2"]
@@ -114,7 +118,7 @@ def test_a_flag_of_earlier_releases_is_refused_before_tensorflow_is_imported(tmp
         timeout=DEADLINE,
     )
     assert refused.returncode == 2, refused.stderr
-    assert "error: --num_actors is gone: actors join and leave a running run" in refused.stderr
+    assert "--num_actors is not needed any more: actors join and leave" in refused.stderr
 
 
 def test_calls_that_still_wait_for_a_server_do_not_spoil_the_exit_code():
@@ -136,7 +140,9 @@ def test_flags_and_variables_say_who_a_job_is(tmp_path, monkeypatch):
     (run / "run.json").write_text('{"seed": 7}')
     monkeypatch.setenv(flags.RUN_VARIABLE, str(run))
     made = flags.make_job("actor", parsed("--index=3"), None)
-    assert (made.kind, made.index, made.run, made.seed) == ("actor", 3, "my_run", 7)
+    assert (made.kind, made.index, made.run, made.seed) == (
+        "actor", 3, "my_run", 7
+    )  # fmt: skip
     assert made.directory == run / "jobs" / "actor-3"
     assert (run / "registry").is_dir()
     named = flags.make_job("actor", parsed("--run=word", f"--registry={tmp_path / 'r'}"), None)
@@ -160,8 +166,11 @@ def declared(*bindings):
 
 
 def test_the_users_jobs_and_resources_are_read_without_importing_anything():
-    assert declared() == ({}, {}, 300.0, 60.0, 600.0, 120.0, 1_800.0)
-    assert declared(
+    nothing = declared()
+    assert (nothing.extra, nothing.resources) == ({}, {})
+    assert (nothing.final_evaluation_seconds, nothing.no_actors_seconds) == (300.0, 60.0)
+    assert (nothing.silent_seconds, nothing.stuck_seconds) == (120.0, 1_800.0)
+    found = declared(
         "Jobs.extra = {'watcher': @no.such.Module, 'other': @scope/Thing}",
         "Jobs.resources = {'learner': {'CPU': 2, 'GPU': 1}}",
         "Jobs.final_evaluation_seconds = 20",
@@ -169,7 +178,11 @@ def test_the_users_jobs_and_resources_are_read_without_importing_anything():
         "Jobs.no_actors_seconds = 5",
         "Jobs.silent_seconds = 6",
         "Jobs.stuck_seconds = 7.5",
-    ) == ({"watcher": 1, "other": 3}, {"learner": {"CPU": 2, "GPU": 1}}, 20, 5, 6, 7.5)
+    )
+    assert found.extra == {"watcher": 1, "other": 3}
+    assert found.resources == {"learner": {"CPU": 2, "GPU": 1}}
+    assert (found.final_evaluation_seconds, found.no_actors_seconds) == (20, 5)
+    assert (found.silent_seconds, found.stuck_seconds) == (6, 7.5)
     assert declared("Jobs.extra = {'a': @X}", "Jobs.extra = None").extra == {}
 
 
@@ -181,7 +194,7 @@ def test_the_users_jobs_and_resources_are_read_without_importing_anything():
         ("Jobs.extra = %jobs", "must be written out as a dict"),
         ("Jobs.resources = {'actor': 3}", "must be a dict of amounts"),
         ("Jobs.resources = {'actor': {'CPU': -1}}", "must be a dict of amounts"),
-        ("Jobs.counts = {'painter': 1}", "'painter', which is no job of Jobs.extra \\(none\\)"),
+        ("Jobs.counts = {'painter': 1}", "'painter', which is not a job of Jobs.extra \\(none\\)"),
         ("Jobs.counts = {'actor': 4}", "use --actors of `actor-learner up`"),
         ("Jobs.counts = {'actor': %many}", "must be written out as a dict"),
         ("Jobs.extra = {'My Job': @X}", "cannot be the kind of a job"),

@@ -278,7 +278,7 @@ def test_a_status_carries_rates_version_and_what_the_worker_adds(space, commande
 @pytest.mark.parametrize(
     "contributed, words",
     [
-        ({"model": object()}, "no JSON"),
+        ({"model": object()}, "what is not JSON"),
         ({"steps": "many"}, "steps='many'"),
         ([1], "returned a list"),
         ({"text": "x" * 9_000}, "9,0.. characters"),

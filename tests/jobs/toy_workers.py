@@ -63,9 +63,9 @@ class Running:
         except BaseException as error:  # Kept for `join`.
             self.error = error
 
-    def join(self):
+    def join(self, timeout=DEADLINE):
         """Waits for the end and returns the last state; raises what the worker raised."""
-        self.thread.join(DEADLINE)
+        self.thread.join(timeout)
         assert not self.thread.is_alive()
         if self.error is not None:
             raise self.error

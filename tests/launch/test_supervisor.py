@@ -9,7 +9,9 @@ import sys
 
 import pytest
 
-from actor_learner.jobs import controller, states
+from actor_learner.jobs import controller, names, states
+from actor_learner.jobs import job as job_lib
+from actor_learner.messaging import protocol
 from actor_learner.naming import files
 from tests.launch import processes
 
@@ -34,8 +36,8 @@ class Launched:
     def pids(self, job, number=1, what="pids"):
         return [int(line) for line in processes.lines_of(self.run / f"{job}.{what}", number)]
 
-    def finish(self, job):
-        (self.run / f"{job}.finish").touch()
+    def finish(self, name):
+        (self.run / f"{name}.finish").touch()
 
     def wait_until_it_says(self, *words):
         """Reads what the launcher says, up to a line by which it has said all of `words`."""
@@ -55,6 +57,20 @@ class Launched:
 
     def controller(self):
         return controller.Controller(files.FileRegistry(self.run / "registry"), self.run.name)
+
+    def scale(self, number):
+        """Asks for so many actors, as a user does; returns exit code and words."""
+        asked = subprocess.run(
+            [
+                *(sys.executable, "-m", "actor_learner.cli", "scale", str(self.run)),
+                f"--actors={number}",
+            ],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+        )
+        return asked.returncode, asked.stdout + asked.stderr
 
 
 @pytest.fixture
@@ -208,3 +224,134 @@ def test_a_run_whose_learner_a_controller_has_ended_is_stopped_and_not_complete(
     assert "training is complete" not in said and f"stopped: {launched.run}" in said
     assert launched.order() == ["actor-1", "learner-0", "actor-0", "replay-0"]
     assert len(launched.pids("actor-1")) == 1  # It was not started again.
+
+
+def test_a_job_that_is_stopped_is_said_and_started_again(launch):
+    launched = launch("--silent_seconds=13", "replay-0", "actor-0", "learner-0")
+    (victim,) = launched.pids("actor-0")
+    watching = launched.controller()
+    everybody = ["replay-0", "actor-0", "learner-0"]
+    watching.wait_for(states.RUNNING, everybody, timeout=DEADLINE)
+    launched.wait_until_it_says("actor-0 running")
+    os.kill(victim, signal.SIGSTOP)
+    launched.wait_until_it_says("actor-0 has not answered for 10 s: its process is stopped, or h")
+    silent = watching.worker("actor")
+    assert silent.silent_seconds > 0 or silent.state == states.LOST
+    _, successor = launched.pids("actor-0", 2)
+    processes.wait_until_gone([victim])
+    watching.wait_for(states.RUNNING, everybody, timeout=DEADLINE)
+    assert watching.worker("actor").pid == successor
+    launched.finish("learner-0")
+    code, said = launched.end()
+    assert code == 0, said
+    assert "actor-0 has not answered for 13 s (Jobs.silent_seconds): it is killed" in said
+    assert "actor-0 ended with signal SIGKILL" in said and "restart 1 of 2" in said
+
+
+def test_a_job_that_does_not_end_its_poll_is_started_again(launch):
+    launched = launch("--stuck_seconds=1", "actor-0 --stuck", "learner-0")
+    assert len(launched.pids("actor-0", 2)) == 2
+    launched.finish("learner-0")
+    code, said = launched.end()
+    assert code == 0, said
+    assert "actor-0 is in the same poll for 0:01, which Jobs.stuck_seconds forbids" in said
+
+
+def test_a_run_whose_actors_were_all_ended_says_so_and_does_not_wait_for_ever(launch):
+    launched = launch("--no_actors_seconds=12", "replay-0", "actor-0", "actor-1", "learner-0")
+    watching = launched.controller()
+    watching.wait_for(
+        states.RUNNING, ["replay-0", "actor-0", "actor-1", "learner-0"], timeout=DEADLINE
+    )
+    watching.send(states.EXIT, kind="actor", timeout=DEADLINE)
+    launched.wait_until_it_says("no actor is left, all were ended: the learner waits", "scale")
+    assert watching.worker("learner").state == states.RUNNING
+    code, said = launched.end()
+    assert code == 1, said
+    assert "no actor was left for 12 s, all having been ended by a controller" in said
+    assert launched.order()[2:] == ["learner-0", "replay-0"]  # In order, having saved.
+
+
+def test_actors_that_are_started_again_in_time_save_a_run_without_any(launch):
+    launched = launch("--no_actors_seconds=1000", "actor-0", "learner-0")
+    watching = launched.controller()
+    watching.wait_for(states.RUNNING, ["actor-0", "learner-0"], timeout=DEADLINE)
+    watching.send(states.EXIT, kind="actor", timeout=DEADLINE)
+    launched.wait_until_it_says("actor-0 was told to end by a controller")
+    code, said = launched.scale(1)
+    assert code == 0 and "actor-0 is started" in said, said
+    assert len(launched.pids("actor-0", 2)) == 2
+    launched.finish("learner-0")
+    assert launched.end()[0] == 0
+
+
+def test_a_run_under_way_is_given_more_actors_and_fewer(launch):
+    launched = launch("replay-0", "actor-0", "learner-0")
+    watching = launched.controller()
+    watching.wait_for(states.RUNNING, ["replay-0", "actor-0", "learner-0"], timeout=DEADLINE)
+    code, said = launched.scale(4)
+    assert code == 0, said
+    assert [line for line in said.splitlines() if "started" in line] == [
+        "actor-1 is started", "actor-2 is started", "actor-3 is started"
+    ]  # fmt: skip
+    actors = [f"actor-{index}" for index in range(4)]
+    watching.wait_for(states.RUNNING, actors, timeout=DEADLINE)
+    launched.wait_until_it_says("actor-3 running")
+    code, said = launched.scale(2)
+    assert code == 0 and "actor-3 is ending" in said and "actor-2 is ending" in said, said
+    watching.wait_for(states.COMPLETED, ["actor-2", "actor-3"], timeout=DEADLINE)
+    assert set(launched.order()) == {"actor-2", "actor-3"}  # They have saved what they had.
+    code, said = launched.scale(3)
+    assert code == 0 and "actor-2 is started" in said, said
+    assert len(launched.pids("actor-2", 2)) == 2
+    assert len(launched.pids("actor-3", 1)) == 1  # What was ended stays so.
+    code, said = launched.scale(3)
+    assert code == 0 and "started" not in said and "is to have 3 actors" in said, said
+    assert {status.kind for status in watching.workers()} == {"replay", "actor", "learner"}
+    launched.finish("learner-0")
+    code, said = launched.end()
+    assert code == 0, said
+    code, said = launched.scale(1)
+    assert code == 1 and "no launcher is at work on run run" in said
+
+
+def test_a_number_of_actors_that_is_none_is_refused(launch, tmp_path):
+    launched = launch("actor-0", "learner-0")
+    launched.pids("learner-0")
+    assert launched.scale(0)[0] == 2
+    with files.FileRegistry(launched.run / "registry") as registry:
+        asking = job_lib.Job("learner", 0, "run", registry)
+        with asking.connect(names.LAUNCHER, timeout=DEADLINE) as client:
+            for actors in (0, -1, True, "8", None, 10**9, [1]):
+                with pytest.raises(protocol.RefusedError, match="a run has 1 to 10,000 actors"):
+                    client.request("scale", {"actors": actors}, timeout_seconds=DEADLINE)
+    launched.finish("learner-0")
+    assert launched.end()[0] == 0
+
+
+def test_a_second_launcher_of_the_same_run_is_refused(launch):
+    first = launch("learner-0")
+    first.pids("learner-0")
+    second = launch("learner-0")
+    code, said = second.end()
+    assert code == 1, said
+    assert f"launcher-0 of run run is running already, as process {first.process.pid}" in said
+    first.finish("learner-0")
+    assert first.end()[0] == 0
+
+
+def test_a_job_that_goes_on_before_its_time_is_up_is_left_alone(launch):
+    launched = launch("--silent_seconds=1000", "actor-0", "learner-0")
+    (paused,) = launched.pids("actor-0")
+    watching = launched.controller()
+    watching.wait_for(states.RUNNING, ["actor-0", "learner-0"], timeout=DEADLINE)
+    os.kill(paused, signal.SIGSTOP)
+    processes.wait_until(lambda: watching.worker("actor").silent_seconds > 4.0, "it is silent")
+    shown = watching.worker("actor")
+    assert shown.state == states.RUNNING and "silent for 0:0" in shown.describe()
+    os.kill(paused, signal.SIGCONT)
+    processes.wait_until(lambda: not watching.worker("actor").silent_seconds, "it answers again")
+    assert watching.worker("actor").pid == paused
+    launched.finish("learner-0")
+    code, said = launched.end()
+    assert code == 0 and "killed" not in said, said

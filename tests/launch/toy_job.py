@@ -20,6 +20,7 @@ class ToyJob(worker.Worker):
         self._last_to_finish = arguments.after_learner
         self._slow_to_save = arguments.slow_to_save
         self._expect = arguments.expect
+        self._stuck = arguments.stuck
         self._steps = 0
 
     def configure(self):
@@ -35,6 +36,8 @@ class ToyJob(worker.Worker):
 
     def poll(self):
         self._steps += 1
+        if self._stuck:
+            self.job.stopping.wait(1_000)
         if self._fail == "poll":
             raise RuntimeError(f"{self.job} broke its toy")
         if self._fail == "evaluation":
@@ -74,6 +77,7 @@ def add_flags(parser):
     parser.add_argument("--after_learner", action="store_true")
     parser.add_argument("--expect")
     parser.add_argument("--slow_to_save", action="store_true")
+    parser.add_argument("--stuck", action="store_true")
 
 
 if __name__ == "__main__":

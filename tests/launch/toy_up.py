@@ -1,4 +1,4 @@
-"""A launcher of toy jobs: `python -m tests.launch.toy_up RUN 'KIND-INDEX FLAG …' …`."""
+"""A launcher of toy jobs: `python -m tests.launch.toy_up RUN [--SECONDS=N …] 'KIND-N FLAG …' …`."""
 
 import pathlib
 import sys
@@ -24,15 +24,17 @@ def spec(run, description):
     )
 
 
-def main(run, *descriptions):
+def main(run, *arguments):
+    """Settings are those of `run_jobs` that are numbers of seconds."""
+    settings = dict(word[2:].split("=") for word in arguments if word.startswith("--"))
     return run_jobs.run_jobs(
-        [spec(run, description) for description in descriptions],
+        [spec(run, word) for word in arguments if not word.startswith("--")],
         local.LocalLauncher(),
         run=names.run_name(run),
         run_dir=run_directory.RunDirectory(run),
         registry=str(pathlib.Path(run) / "registry"),
         terminal=sys.stderr,
-        final_seconds=60.0,
+        **{"final_seconds": 60.0, **{name: float(text) for name, text in settings.items()}},
     )
 
 

@@ -287,6 +287,18 @@ def test_an_answer_that_is_given_just_before_the_server_closes_arrives():
         client.close()
 
 
+def test_thousands_of_answers_at_once_all_arrive():
+    """More than a socket has room for, given while the client is busy asking."""
+    number, taken = 3_000, queue.Queue()
+    with server_lib.Server({"ask": taken.put}) as server:
+        with client_lib.Client(server.address, who="tester") as client:
+            answers = [client.submit("ask", timeout_seconds=SECONDS) for _ in range(number)]
+            requests = [taken.get(timeout=SECONDS) for _ in range(number)]
+            for request in requests:
+                request.answer({"id": request.message.id})
+            assert [a.result(SECONDS).body["id"] for a in answers] == list(range(1, number + 1))
+
+
 def test_closing_a_client_fails_what_is_under_way():
     with server_lib.Server({"never": lambda request: None}) as server:
         asks = client_lib.Client(server.address, who="t")

@@ -28,7 +28,7 @@ def test_each_form_of_url_opens_its_registry(tmp_path, url, place):
 @pytest.mark.parametrize(
     "url, message",
     [
-        ("http://host/", "http://host/ is no registry we know"),
+        ("http://host/", "http://host/ is not a registry we know"),
         ("file://shared/registry", "write file:///shared/registry, with three slashes"),
         ("file://", "names the machine ''"),
         ("", "empty"),

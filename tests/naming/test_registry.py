@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from actor_learner.naming import registry
+from actor_learner.naming import entries, registry
 from actor_learner.support import errors
 from tests.naming import eventually as eventually_lib
 
@@ -265,3 +265,17 @@ def test_values_and_times_to_live_are_checked(names, arguments, message):
     with pytest.raises(registry.InvalidNameError, match=message):
         names.add("a", **arguments)
     assert names.find_subtree() == {}
+
+
+def test_several_names_are_refreshed_at_once_and_of_each_is_said_how_it_went(names, others):
+    names.add("a", "x", ttl=30)
+    names.add("b", "y")
+    others.add("c", "z")
+    assert names.touch_all(["a", "b", "c", "d"]) == {
+        "a": entries.Outcome.DONE,
+        "b": entries.Outcome.DONE,
+        "c": entries.Outcome.FOREIGN,
+        "d": entries.Outcome.ABSENT,
+    }
+    with pytest.raises(registry.InvalidNameError):
+        names.touch_all(["a", "not a name"])
