@@ -110,6 +110,11 @@ class BlockLayout:
         return self.cells_before + 1 + self.cells_after
 
     @property
+    def history_rows(self) -> int:
+        """Rows of an item that only hold older frames."""
+        return self.cells_before * self.rows_per_item
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """Names of the Reverb columns."""
         return (codec.RECORD, *self.large)
@@ -151,12 +156,6 @@ class BlockLayout:
         for path in (STEP_TYPE, NEXT_STEP_TYPE):
             fields[path][...] = ts.StepType.MID
         return Rows(record, fields, tuple(self.large))
-
-    def copy_row(self, source: Rows, row: int) -> Rows:
-        """One of the rows, on its own."""
-        copy = self.empty_rows(1)
-        copy.put(0, source, row)
-        return copy
 
     def read(self, columns: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """All fields by path, `[items * rows * lanes, ...]`, of columns `[items, cells, ...]`."""

@@ -14,7 +14,7 @@ from actor_learner import experience as experience_lib
 from actor_learner.replay.streams import recorded_replay, sample_stream
 from actor_learner.support import configurable, errors
 
-Experience = sample_stream.Experience
+Experience, Version = sample_stream.Experience, sample_stream.Version
 
 
 @configurable.register
@@ -117,10 +117,7 @@ class MixedReplay(recorded_replay.PrefilledStream):
         return found
 
     def observer(
-        self,
-        experience: Experience,
-        client: reverb.Client,
-        version: Callable[[], int] | None = None,
+        self, experience: Experience, client: reverb.Client, version: Version = None
     ) -> Any:
         return self._streams[0].observer(experience, client, version)
 

@@ -6,7 +6,7 @@ import abc
 import functools
 import pathlib
 from collections.abc import Sequence
-from typing import Any, Callable
+from typing import Any
 
 import numpy as np
 import reverb
@@ -23,7 +23,7 @@ from actor_learner.replay.streams import sample_stream
 from actor_learner.replay.writing import block_observer, item_writer
 from actor_learner.support import configurable, errors
 
-Experience = sample_stream.Experience
+Experience, Version = sample_stream.Experience, sample_stream.Version
 
 UNKNOWN_VERSION = -1
 """Version of recorded transitions: policies of another run chose the actions."""
@@ -81,10 +81,7 @@ class RecordedStream(PrefilledStream):
         return experience_recorder.read_specs(self._directories[0])
 
     def observer(
-        self,
-        experience: Experience,
-        client: reverb.Client,
-        version: Callable[[], int] | None = None,
+        self, experience: Experience, client: reverb.Client, version: Version = None
     ) -> Any:
         raise errors.ConfigError(
             f"{type(self).__name__} is filled from files and takes no new experience: use "

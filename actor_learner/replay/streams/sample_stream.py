@@ -142,10 +142,7 @@ class SampleStream(abc.ABC):
 
     @abc.abstractmethod
     def observer(
-        self,
-        experience: Experience,
-        client: reverb.Client,
-        version: Callable[[], int] | None = None,
+        self, experience: Experience, client: reverb.Client, version: Version = None
     ) -> Any:
         """The observer that writes items; has `flush()` and `close()`.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Callable
 
 import numpy as np
 import reverb
@@ -17,7 +16,7 @@ from actor_learner.replay.streams import sample_stream
 from actor_learner.replay.writing import lane_observer
 from actor_learner.support import configurable, errors, reverb_calls
 
-Experience = sample_stream.Experience
+Experience, Version = sample_stream.Experience, sample_stream.Version
 
 TABLE = sample_stream.TABLE
 _POLL_SECONDS = 0.01
@@ -74,10 +73,7 @@ class SeededReplay(sample_stream.SampleStream):
         ]
 
     def observer(
-        self,
-        experience: Experience,
-        client: reverb.Client,
-        version: Callable[[], int] | None = None,
+        self, experience: Experience, client: reverb.Client, version: Version = None
     ) -> lane_observer.LaneObserver:
         return lane_observer.LaneObserver(
             client,
@@ -164,9 +160,7 @@ def _move_rows(
         for sample in _take(client, table_name, min(left, _ROWS_AT_ONCE), timeout_seconds):
             columns = {name: np.asarray(column[0]) for name, column in sample.data.items()}
             ring.add(
-                columns,
-                layout.view(columns, "step_type"),
-                layout.view(columns, "next_step_type"),
+                columns, layout.view(columns, "step_type"), layout.view(columns, "next_step_type")
             )
             left -= 1
 

@@ -32,9 +32,7 @@ class UnrollObserver(item_observer.ItemObserver):
     Args:
       client: Client of the replay server.
       table_name: Queue that gets the items; its signature must be `layout.signature()`.
-      data_spec: `Trajectory` spec of one step of one lane, the agent's `collect_data_spec`.
-      num_lanes: Lanes per step.
-      unroll_length: T, steps per unroll.
+      layout: Layout of the items, the reader's.
       max_in_flight_items: Items that may be unconfirmed before a call waits.
       timeout_seconds: How long a call may wait for the learner to make room.
       version: Returns the train step of the policy that acts; items carry that of their first row.
@@ -46,30 +44,28 @@ class UnrollObserver(item_observer.ItemObserver):
         self,
         client: reverb.Client,
         table_name: str,
-        data_spec: trajectory_lib.Trajectory,
-        num_lanes: int,
-        unroll_length: int,
+        layout: unroll_layout.UnrollLayout,
         *,
         max_in_flight_items: int = 1,
         timeout_seconds: float = 60.0,
         version: Callable[[], int] | None = None,
     ) -> None:
-        self._layout = unroll_layout.UnrollLayout(data_spec, num_lanes, unroll_length)
+        self._layout = layout
         super().__init__(
             client,
             table_name,
-            self._layout.signature(),
-            num_lanes,
+            layout.signature(),
+            layout.num_lanes,
             max_in_flight_items=max_in_flight_items,
             flush_seconds=float("inf"),  # Every item is pushed as it is written.
             timeout_seconds=timeout_seconds,
             version=version,
         )
         self._writer = self._open_writer(window=1)
-        self._columns, self._views = self._layout.buffers()
+        self._columns, self._views = layout.buffers()
         is_bootstrap = [
             field.path == "step_type" or field.path.split("/")[0] == "observation"
-            for field in self._layout.step.fields
+            for field in layout.step.fields
         ]
         self._bootstrap_views = [view for view, of in zip(self._views, is_bootstrap) if of]
         self._once: dict[str, np.ndarray] = {}  # Columns of the current unroll's first row.
