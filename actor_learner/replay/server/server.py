@@ -279,29 +279,12 @@ def _differences(
     configured: reverb.reverb_types.TableInfo, restored: reverb.reverb_types.TableInfo
 ) -> list[str]:
     """Settings of a table that a restored checkpoint has overridden."""
-    limiter = ("min_size_to_sample", "samples_per_insert", "min_diff", "max_diff")
-    pairs = [
-        (name, getattr(configured, name), getattr(restored, name))
-        for name in ("max_size", "max_times_sampled")
-    ]
-    pairs += [
-        (
-            f"rate limiter {name}",
-            *(getattr(i.rate_limiter_info, name) for i in (configured, restored)),
-        )
-        for name in limiter
-    ]
-    pairs += [
-        (
-            name.replace("_options", ""),
-            *(str(getattr(i, name)).strip() for i in (configured, restored)),
-        )
-        for name in ("sampler_options", "remover_options")
-    ]
+    then = _settings(restored)
     lines = [
-        f"table {configured.name!r}: {name} is {now} in the configuration, {then} in the checkpoint"
-        for name, now, then in pairs
-        if now != then
+        f"table {configured.name!r}: {name} is {now} in the configuration, {then[name]} in the "
+        "checkpoint"
+        for name, now in _settings(configured).items()
+        if now != then[name]
     ]
     if configured.signature is not None and restored.signature is not None:
         lines += [
@@ -312,6 +295,18 @@ def _differences(
         having = "configuration" if configured.signature is not None else "checkpoint"
         lines.append(f"table {configured.name!r}: only the {having} has a signature")
     return lines
+
+
+def _settings(info: reverb.reverb_types.TableInfo) -> dict[str, object]:
+    """What a table's configuration says, besides its signature."""
+    limiter = ("min_size_to_sample", "samples_per_insert", "min_diff", "max_diff")
+    return {
+        "max_size": info.max_size,
+        "max_times_sampled": info.max_times_sampled,
+        **{f"rate limiter {name}": getattr(info.rate_limiter_info, name) for name in limiter},
+        "sampler": str(info.sampler_options).strip(),
+        "remover": str(info.remover_options).strip(),
+    }
 
 
 def _difference(path: pathlib.Path, lines: list[str]) -> str:

@@ -64,8 +64,8 @@ class LaneReplay(sample_stream.SampleStream):
         prefetch: int = 1,
     ) -> None:
         super().__init__(table_name)
-        self._refuse_below(1, capacity=capacity, rows_per_item=rows_per_item)
-        self._refuse_below(0, flush_seconds=flush_seconds)
+        self._check_counts(capacity=capacity, rows_per_item=rows_per_item)
+        self._refuse_negative(flush_seconds=flush_seconds)
         self._refuse_name(table)
         self._capacity = capacity
         self._rows_per_item = rows_per_item

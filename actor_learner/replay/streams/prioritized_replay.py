@@ -77,8 +77,8 @@ class PrioritizedReplay(sample_stream.SampleStream):
         table_name: str = TABLE,
     ) -> None:
         super().__init__(table_name)
-        self._refuse_below(1, capacity=capacity)
-        self._refuse_below(0, priority_offset=priority_offset)
+        self._check_counts(capacity=capacity)
+        self._refuse_negative(priority_offset=priority_offset)
         if initial_priority <= 0:
             raise errors.ConfigError(
                 f"PrioritizedReplay.initial_priority must be above 0, got {initial_priority}: "

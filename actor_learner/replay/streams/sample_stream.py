@@ -180,16 +180,24 @@ class SampleStream(abc.ABC):
         del experience, batch_size
         return None
 
-    def _refuse_below(self, least: float, **settings: float | None) -> None:
-        """Refuses settings of the stream that are too small; None is none.
+    def _check_counts(self, **settings: float | None) -> None:
+        """Refuses settings that are not whole numbers above 0; None is not looked at.
 
         Raises:
           errors.ConfigError: Naming the setting.
         """
         for name, value in settings.items():
-            if value is not None and value < least:
+            if value is not None and (value != int(value) or value < 1):
                 raise errors.ConfigError(
-                    f"{type(self).__name__}.{name} must be at least {least}, got {value}"
+                    f"{type(self).__name__}.{name} must be a whole number, 1 or more, got {value!r}"
+                )
+
+    def _refuse_negative(self, **settings: float) -> None:
+        """Refuses settings below 0, naming them like `_check_counts`."""
+        for name, value in settings.items():
+            if value < 0:
+                raise errors.ConfigError(
+                    f"{type(self).__name__}.{name} must be 0 or more, got {value}"
                 )
 
     def _refuse_name(self, table: Any) -> None:

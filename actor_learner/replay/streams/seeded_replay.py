@@ -51,7 +51,7 @@ class SeededReplay(sample_stream.SampleStream):
         table_name: str = TABLE,
     ) -> None:
         super().__init__(table_name)
-        self._refuse_below(1, capacity=capacity)
+        self._check_counts(capacity=capacity)
         self._capacity = capacity
         self._seed = seed
         self._max_in_flight_items = max_in_flight_items
@@ -175,8 +175,8 @@ def _take(
         ),
         timeout_seconds,
         lambda: errors.ReplayTimeoutError(
-            f"the learner has waited {timeout_seconds:g} s for {count} rows of table "
-            f"'{table_name}' at {client.server_address}: the server is gone, or somebody else "
+            f"the learner has waited {timeout_seconds:g} s for {count} rows that table "
+            f"'{table_name}' at {client.server_address} held: the server is gone, or somebody else "
             "takes rows out of it"
         ),
     )

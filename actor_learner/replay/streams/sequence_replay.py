@@ -74,8 +74,8 @@ class SequenceReplay(sample_stream.SampleStream):
         prefetch: int = 1,
     ) -> None:
         super().__init__(table_name)
-        self._refuse_below(1, capacity=capacity)
-        self._refuse_below(0, priority_offset=priority_offset)
+        self._check_counts(capacity=capacity)
+        self._refuse_negative(priority_offset=priority_offset)
         self._refuse_name(table)
         if not 0.0 <= importance_exponent <= 1.0:
             raise errors.ConfigError(

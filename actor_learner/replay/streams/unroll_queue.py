@@ -53,17 +53,13 @@ class UnrollQueue(sample_stream.SampleStream):
         table_name: str = TABLE,
     ) -> None:
         super().__init__(table_name)
-        for name, value in (
-            ("unroll_length", unroll_length),
-            ("unrolls_per_batch", unrolls_per_batch),
-            ("max_queued_batches", max_queued_batches),
-            ("max_in_flight_items", max_in_flight_items),
-            ("prefetch", prefetch),
-        ):
-            if value is not None and (value != int(value) or value < 1):
-                raise errors.ConfigError(
-                    f"UnrollQueue.{name} must be a whole number, 1 or more, got {value!r}"
-                )
+        self._check_counts(
+            unroll_length=unroll_length,
+            unrolls_per_batch=unrolls_per_batch,
+            max_queued_batches=max_queued_batches,
+            max_in_flight_items=max_in_flight_items,
+            prefetch=prefetch,
+        )
         if timeout_seconds <= 0:
             raise errors.ConfigError(
                 f"UnrollQueue.timeout_seconds must be above 0, got {timeout_seconds}"

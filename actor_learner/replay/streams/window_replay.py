@@ -45,7 +45,7 @@ class WindowReplay(sample_stream.SampleStream):
         prefetch: int = 4,
     ) -> None:
         super().__init__(table_name)
-        self._refuse_below(1, capacity=capacity)
+        self._check_counts(capacity=capacity)
         self._refuse_name(table)
         self._capacity = capacity
         self._table = table

@@ -378,7 +378,7 @@ def test_sequences_without_overlap_need_no_burn_in_and_say_when_an_episode_is_to
 
 
 def test_a_negative_offset_is_refused():
-    with pytest.raises(errors.ConfigError, match="priority_offset must be at least 0"):
+    with pytest.raises(errors.ConfigError, match="SequenceReplay.priority_offset must be 0"):
         sequence_replay.SequenceReplay(priority_offset=-1.0)
 
 
