@@ -135,6 +135,10 @@ class BlockLayout:
             f"{self.observed.digest()};{self.n_step};{self.rows_per_item};{self.stacks}"
         )
 
+    def check(self, trajectory: Any, table: str) -> None:
+        """Compares a step with the spec; see `StepCodec.check`."""
+        self.observed.check(trajectory, table)
+
     def empty_rows(self, num_rows: int) -> Rows:
         """Zeroed rows, which count as the middle of an episode unless told otherwise."""
         count = num_rows * self.num_lanes

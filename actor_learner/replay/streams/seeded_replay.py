@@ -68,7 +68,7 @@ class SeededReplay(sample_stream.SampleStream):
                 max_size=_MOST_ITEMS,
                 max_times_sampled=1,
                 rate_limiter=reverb.rate_limiters.MinSize(1),
-                signature=layout.signature(1),
+                signature=layout.signature(),
             )
         ]
 
@@ -113,7 +113,7 @@ class SeededReplay(sample_stream.SampleStream):
 
         signature = {
             name: tf.TensorSpec([batch_size, window, *spec.shape[2:]], spec.dtype)
-            for name, spec in layout.signature(1).items()
+            for name, spec in layout.signature().items()
         }
 
         def unpack(columns: dict[str, tf.Tensor]) -> tuple:

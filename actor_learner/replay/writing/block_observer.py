@@ -41,7 +41,7 @@ class BlockObserver(item_observer.ItemObserver):
 
     Args:
       client: Client of the replay server.
-      table_name: Table that gets the items; its signature must be `layout.signature()`.
+      table_name: Table that gets the items.
       layout: Layout of the items, the reader's.
       flush_seconds: Items are pushed to the server at least this often while steps come in, and
         cells that are not full as said above; infinity waits until they are.
@@ -60,7 +60,6 @@ class BlockObserver(item_observer.ItemObserver):
         timeout_seconds: float = 60.0,
         version: Callable[[], int] | None = None,
     ) -> None:
-        self._layout = layout
         # As many as an item refers to, by turns: the last rows are still there when a segment ends.
         self._cells = [
             layout.empty_rows(layout.rows_per_item) for _ in range(layout.cells_per_item)
@@ -81,18 +80,13 @@ class BlockObserver(item_observer.ItemObserver):
         super().__init__(
             client,
             table_name,
-            layout.signature(),
-            layout.num_lanes,
+            layout,
             max_in_flight_items=max_in_flight_items,
             flush_seconds=flush_seconds,
             timeout_seconds=timeout_seconds,
             version=version,
         )
         self._writer = self._open_writer(layout.cells_per_item, layout.columns)
-
-    @property
-    def layout(self) -> blocks.BlockLayout:
-        return self._layout
 
     def flush(self) -> None:
         """Waits until the server has confirmed every item.
@@ -123,9 +117,6 @@ class BlockObserver(item_observer.ItemObserver):
             self._end_segment()
         finally:
             super().close()
-
-    def _check(self, trajectory: trajectory_lib.Trajectory) -> None:
-        self._layout.observed.check(trajectory, self._table_name)
 
     def _add(self, trajectory: trajectory_lib.Trajectory) -> None:
         leaves = tree.flatten(trajectory)

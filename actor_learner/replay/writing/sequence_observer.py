@@ -35,7 +35,7 @@ class SequenceObserver(item_observer.ItemObserver):
 
     Args:
       client: Client of the replay server.
-      table_name: Table that gets the items; its signature must be `layout.signature()`.
+      table_name: Table that gets the items.
       layout: Layout of the items, the reader's.
       initial_priorities: Computes the priorities `[n]` of new items from sequences `[n,
         sequence_length, ...]` of NumPy arrays, without observations and states. None: they are 1.
@@ -63,7 +63,6 @@ class SequenceObserver(item_observer.ItemObserver):
     ) -> None:
         self._initial_priorities = initial_priorities
         self._priority_offset = priority_offset
-        self._layout = layout
         self._watches = {
             path: frame_stacks.StackWatch(stack, table_name, "SequenceReplay")
             for path, stack in layout.stacks.items()
@@ -71,8 +70,7 @@ class SequenceObserver(item_observer.ItemObserver):
         super().__init__(
             client,
             table_name,
-            layout.signature(),
-            layout.num_lanes,
+            layout,
             max_in_flight_items=max_in_flight_items,
             flush_seconds=flush_seconds,
             timeout_seconds=timeout_seconds,
@@ -93,10 +91,6 @@ class SequenceObserver(item_observer.ItemObserver):
         self._starts: dict[str, np.ndarray] = {}  # By column, [lanes, ...], of the blocks' rows 0.
         self._padding = layout.padding()
 
-    @property
-    def layout(self) -> sequence_layout.SequenceLayout:
-        return self._layout
-
     def reset(self) -> None:
         """Confirms what was written and starts again; steps of unfinished blocks are dropped."""
         self._position[:] = 0
@@ -104,12 +98,6 @@ class SequenceObserver(item_observer.ItemObserver):
         for watch in self._watches.values():
             watch.reset()
         super().reset()
-
-    def _check(self, trajectory: trajectory_lib.Trajectory) -> None:
-        step, state = codec.split_state(trajectory)
-        self._layout.observed.check(step, self._table_name)
-        _, older = self._layout.split_frames(step)
-        self._layout.start.check(self._layout.start_of(state, 0, older), self._table_name)
 
     def _add(self, trajectory: trajectory_lib.Trajectory) -> None:
         step, state = codec.split_state(trajectory)

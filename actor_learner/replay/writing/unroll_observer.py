@@ -31,7 +31,7 @@ class UnrollObserver(item_observer.ItemObserver):
 
     Args:
       client: Client of the replay server.
-      table_name: Queue that gets the items; its signature must be `layout.signature()`.
+      table_name: Queue that gets the items.
       layout: Layout of the items, the reader's.
       max_in_flight_items: Items that may be unconfirmed before a call waits.
       timeout_seconds: How long a call may wait for the learner to make room.
@@ -50,12 +50,10 @@ class UnrollObserver(item_observer.ItemObserver):
         timeout_seconds: float = 60.0,
         version: Callable[[], int] | None = None,
     ) -> None:
-        self._layout = layout
         super().__init__(
             client,
             table_name,
-            layout.signature(),
-            layout.num_lanes,
+            layout,
             max_in_flight_items=max_in_flight_items,
             flush_seconds=float("inf"),  # Every item is pushed as it is written.
             timeout_seconds=timeout_seconds,
@@ -72,10 +70,6 @@ class UnrollObserver(item_observer.ItemObserver):
         self._row = 0
         self._next_step_type: np.ndarray | None = None
         self._items_written = 0
-
-    @property
-    def layout(self) -> unroll_layout.UnrollLayout:
-        return self._layout
 
     @property
     def items_written(self) -> int:
@@ -100,12 +94,12 @@ class UnrollObserver(item_observer.ItemObserver):
             next_time_step.discount,
         )
         bootstrap = (next_time_step.step_type, next_time_step.observation)
-        if self._num_lanes == 1 and np.ndim(time_step.step_type) == 0:
+        if self._layout.num_lanes == 1 and np.ndim(time_step.step_type) == 0:
             step, bootstrap = tree.map_structure(
                 lambda leaf: np.asarray(leaf)[None], (step, bootstrap)
             )
         if not self._checked:
-            self._check(step)
+            self._layout.check(step, self._table_name)
             self._checked = True
         self._add(step)
         self._next_step_type = bootstrap[0]
@@ -127,9 +121,6 @@ class UnrollObserver(item_observer.ItemObserver):
         """
         self.reset()
         self._writer.abandon()
-
-    def _check(self, trajectory: trajectory_lib.Trajectory) -> None:
-        self._layout.check(*codec.split_state(trajectory), self._table_name)
 
     def _add(self, trajectory: trajectory_lib.Trajectory) -> None:
         """Puts one step of all lanes into the unroll."""

@@ -32,7 +32,7 @@ class WindowObserver(item_observer.ItemObserver):
 
     Args:
       client: Client of the replay server.
-      table_name: Table that gets the items; its signature must be `layout.signature()`.
+      table_name: Table that gets the items.
       layout: Layout of the items, the reader's.
       priority: Returns the priority that new items get.
       max_in_flight_items: Items that may be unconfirmed before a call waits; those of one step of
@@ -54,7 +54,6 @@ class WindowObserver(item_observer.ItemObserver):
         version: Callable[[], int] | None = None,
     ) -> None:
         self._priority = priority
-        self._layout = layout
         # (step_type, next_step_type) of the rows that the next window may hold.
         self._types: collections.deque[tuple[np.ndarray, np.ndarray]] = collections.deque(
             maxlen=layout.window
@@ -62,8 +61,7 @@ class WindowObserver(item_observer.ItemObserver):
         super().__init__(
             client,
             table_name,
-            layout.signature(),
-            layout.observed.num_lanes,
+            layout,
             max_in_flight_items=max_in_flight_items,
             flush_seconds=flush_seconds,
             timeout_seconds=timeout_seconds,
@@ -80,19 +78,16 @@ class WindowObserver(item_observer.ItemObserver):
         super().close()
 
     def _set_chunks(self, writer: reverb.TrajectoryWriter) -> None:
-        for lane in range(self._num_lanes):
+        for lane in range(self._layout.num_lanes):
             writer.configure(
                 (codec.RECORD, lane),
                 num_keep_alive_refs=max(self._layout.window, _CHUNK_ROWS),
                 max_chunk_length=_CHUNK_ROWS,
             )
 
-    def _check(self, trajectory: trajectory_lib.Trajectory) -> None:
-        self._layout.observed.check(trajectory, self._table_name)
-
     def _add(self, trajectory: trajectory_lib.Trajectory) -> None:
         row = self._layout.row(trajectory, self._version())
-        lanes = range(self._num_lanes)
+        lanes = range(self._layout.num_lanes)
         self._writer.append(
             {name: [column[lane : lane + 1] for lane in lanes] for name, column in row.items()}
         )
