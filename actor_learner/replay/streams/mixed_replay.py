@@ -64,7 +64,7 @@ class MixedReplay(recorded_replay.PrefilledStream):
         if len({stream.kind for stream in self._streams}) > 1:
             kinds = ", ".join(f"{type(s).__name__} {s.kind}" for s in self._streams)
             raise errors.ConfigError(f"MixedReplay.streams are of different kinds: {kinds}")
-        written = [stream for stream in self._streams if _collects(stream)]
+        written = [stream for stream in self._streams if stream.collects]
         if len(written) > 1 or (written and written[0] is not self._streams[0]):
             raise errors.ConfigError(
                 "MixedReplay.streams may hold one stream that actors write to, in the first place; "
@@ -195,7 +195,3 @@ def _weigh_alike(size: int) -> Callable[[Any, Any], Any]:
         )
 
     return weigh
-
-
-def _collects(stream: sample_stream.SampleStream) -> bool:
-    return stream.collects if isinstance(stream, recorded_replay.PrefilledStream) else True

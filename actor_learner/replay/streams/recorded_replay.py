@@ -40,12 +40,9 @@ class PrefilledStream(sample_stream.SampleStream):
     Once the server runs, and before training, the runner calls `fill`. Where `collects` is false
     nobody acts: there is no environment, the specs are those of `specs()`, and `observer` is not
     called.
-
-    Attributes:
-      collects: Whether actors write to it as well.
     """
 
-    collects: bool = False
+    collects = False
 
     @abc.abstractmethod
     def specs(self) -> tuple[ts.TimeStep, Any]:

@@ -75,6 +75,7 @@ class SampleStream(abc.ABC):
       repeatable: With the same items written, the same batches come out, given the same seed.
       keeps_items: The learner takes every item out of the table once and draws batches from what it
         has kept, so that the table may run empty.
+      collects: Whether actors write to it.
     """
 
     kind: str = experience_lib.TRANSITIONS
@@ -82,6 +83,7 @@ class SampleStream(abc.ABC):
     priority_offset: float = 1e-3
     repeatable: bool = False
     keeps_items: bool = False
+    collects: bool = True
 
     def __init__(self, table_name: str = TABLE) -> None:
         """Names the table.

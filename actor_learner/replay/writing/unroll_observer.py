@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Any, Callable
 
 import numpy as np
 import reverb
@@ -67,6 +67,7 @@ class UnrollObserver(item_observer.ItemObserver):
         ]
         self._bootstrap_views = [view for view, of in zip(self._views, is_bootstrap) if of]
         self._once: dict[str, np.ndarray] = {}  # Columns of the current unroll's first row.
+        self._bootstrap: Any = ()  # (step type, observation) that the last step led to.
         self._row = 0
         self._next_step_type: np.ndarray | None = None
         self._items_written = 0
@@ -84,29 +85,18 @@ class UnrollObserver(item_observer.ItemObserver):
             not lost: it is still on its way.
         """
         time_step, policy_step, next_time_step = transition
-        step = trajectory_lib.Trajectory(
-            time_step.step_type,
-            time_step.observation,
-            policy_step.action,
-            policy_step.info,
-            next_time_step.step_type,
-            next_time_step.reward,
-            next_time_step.discount,
-        )
-        bootstrap = (next_time_step.step_type, next_time_step.observation)
-        if self._layout.num_lanes == 1 and np.ndim(time_step.step_type) == 0:
-            step, bootstrap = tree.map_structure(
-                lambda leaf: np.asarray(leaf)[None], (step, bootstrap)
+        self._bootstrap = (next_time_step.step_type, next_time_step.observation)
+        super().__call__(
+            trajectory_lib.Trajectory(
+                time_step.step_type,
+                time_step.observation,
+                policy_step.action,
+                policy_step.info,
+                next_time_step.step_type,
+                next_time_step.reward,
+                next_time_step.discount,
             )
-        if not self._checked:
-            self._layout.check(step, self._table_name)
-            self._checked = True
-        self._add(step)
-        self._next_step_type = bootstrap[0]
-        if self._row == self._layout.unroll_length:
-            for view, leaf in zip(self._bootstrap_views, tree.flatten(bootstrap)):
-                view[:, self._row] = leaf
-            self._write()
+        )
 
     def reset(self) -> None:
         """Drops the steps of an unfinished unroll; the next step begins another."""
@@ -123,7 +113,7 @@ class UnrollObserver(item_observer.ItemObserver):
         self._writer.abandon()
 
     def _add(self, trajectory: trajectory_lib.Trajectory) -> None:
-        """Puts one step of all lanes into the unroll."""
+        """Puts one step of all lanes into the unroll, and writes it once it is complete."""
         step, state = codec.split_state(trajectory)
         if self._row and not self._follows(step.step_type):
             self.reset()
@@ -133,6 +123,11 @@ class UnrollObserver(item_observer.ItemObserver):
         for view, leaf in zip(self._views, tree.flatten(step)):
             view[:, self._row] = leaf
         self._row += 1
+        self._next_step_type = step.next_step_type
+        if self._row == self._layout.unroll_length:
+            for view, leaf in zip(self._bootstrap_views, tree.flatten(self._bootstrap)):
+                view[:, self._row] = leaf
+            self._write()
 
     def _follows(self, step_type: np.ndarray) -> bool:
         """Whether the step is the one that the last led to; not if somebody reset the lanes."""
