@@ -136,7 +136,7 @@ class ReplayServer:
 
         Raises:
           errors.ReplayError: If the server has no `checkpoint_dir` or could not save.
-          errors.ReplayTimeoutError: If saving takes longer. It then goes on in the background, and
+          errors.ReplayTimeoutError: If saving takes longer. It then continues in the background;
             its result is found by the next `checkpoint()` or the next start.
         """
         self._require_running()
@@ -153,7 +153,7 @@ class ReplayServer:
                     timeout_seconds,
                     lambda: errors.ReplayTimeoutError(
                         f"saving the replay server at {self.address} to {self._checkpoints.path} "
-                        f"takes longer than {timeout_seconds:g} s; it goes on in the background"
+                        f"takes longer than {timeout_seconds:g} s; it continues in the background"
                     ),
                 )
             except (RuntimeError, IndexError) as error:  # IndexError: the disk is full.

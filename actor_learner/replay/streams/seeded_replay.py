@@ -20,7 +20,7 @@ Experience, Version = sample_stream.Experience, sample_stream.Version
 
 TABLE = sample_stream.TABLE
 _POLL_SECONDS = 0.01
-_MOST_ITEMS = 1_000_000_000
+_MAX_ITEMS = 1_000_000_000
 _ROWS_AT_ONCE = 256
 
 
@@ -65,7 +65,7 @@ class SeededReplay(sample_stream.SampleStream):
                 sampler=reverb.selectors.Fifo(),
                 remover=reverb.selectors.Fifo(),
                 # Rows leave when they are read; nothing is ever pushed out unread.
-                max_size=_MOST_ITEMS,
+                max_size=_MAX_ITEMS,
                 max_times_sampled=1,
                 rate_limiter=reverb.rate_limiters.MinSize(1),
                 signature=layout.signature(),

@@ -121,7 +121,7 @@ class SequenceObserver(item_observer.ItemObserver):
             self._finish_blocks(np.flatnonzero(finished), last)
 
     def _watch_stacks(self, step: trajectory_lib.Trajectory) -> None:
-        """Refuses observations that are no stacks of the latest frames."""
+        """Refuses observations that are not stacks of the latest frames."""
         if self._watches:
             leaves = tree.flatten(step)
             for field, leaf in zip(self._layout.observed.fields, leaves):
