@@ -127,7 +127,7 @@ def ran_to_its_end(script, root_dir, arguments, python_path=()):
     assert list((root_dir / "train").glob("events.out.tfevents.*"))
     assert "AverageReturn = " in process.stderr
     # The initial actor and the next share environment and observer: nothing to warn of.
-    from_us = r"^[WE]\d{4} .*(lane_streams|actor|observers|learner|triggers)\.py:\d+\]"
+    from_us = r"^[WE]\d{4} .*(lane_streams|item_writer|actor|observers|learner|triggers)\.py:\d+\]"
     assert re.findall(from_us, process.stderr, re.MULTILINE) == []
     return process
 

@@ -355,7 +355,8 @@ def test_an_episode_that_does_not_fit_the_table_is_refused_when_written(signed):
 
 
 def test_a_signature_without_time_dimension_is_explained():
-    signature = signatures.step_signature(lane_steps.steps([1])[0])
+    windows = signatures.window_signature(lane_steps.steps([1])[0], 2)
+    signature = signatures.without_time(windows)
     server = reverb.Server([tables.uniform_table("signed", 10, signature=signature)])
     with pytest.raises(errors.SpecMismatchError, match="window_signature"):
         Windows(server.localhost_client(), "signed", 2)

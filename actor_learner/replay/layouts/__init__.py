@@ -1,1 +1,1 @@
-"""How steps stand in the cells of a table: shared by writing and reading."""
+"""How steps stand in the columns of a table, by one codec: shared by writing and reading."""

@@ -110,6 +110,11 @@ class BlockLayout:
         return self.cells_before + 1 + self.cells_after
 
     @property
+    def history_rows(self) -> int:
+        """Rows of an item that only hold older frames."""
+        return self.cells_before * self.rows_per_item
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """Names of the Reverb columns."""
         return (codec.RECORD, *self.large)
@@ -129,6 +134,10 @@ class BlockLayout:
         return codec.digest(
             f"{self.observed.digest()};{self.n_step};{self.rows_per_item};{self.stacks}"
         )
+
+    def check(self, trajectory: Any, table: str) -> None:
+        """Compares a step with the spec; see `StepCodec.check`."""
+        self.observed.check(trajectory, table)
 
     def empty_rows(self, num_rows: int) -> Rows:
         """Zeroed rows, which count as the middle of an episode unless told otherwise."""
@@ -151,12 +160,6 @@ class BlockLayout:
         for path in (STEP_TYPE, NEXT_STEP_TYPE):
             fields[path][...] = ts.StepType.MID
         return Rows(record, fields, tuple(self.large))
-
-    def copy_row(self, source: Rows, row: int) -> Rows:
-        """One of the rows, on its own."""
-        copy = self.empty_rows(1)
-        copy.put(0, source, row)
-        return copy
 
     def read(self, columns: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """All fields by path, `[items * rows * lanes, ...]`, of columns `[items, cells, ...]`."""

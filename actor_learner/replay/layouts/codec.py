@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -67,6 +67,16 @@ def fields_of(data_spec: Any) -> list[Field]:
 def row_bytes(data_spec: Any) -> int:
     """Bytes of one step of one lane."""
     return sum(field.num_bytes for field in fields_of(data_spec))
+
+
+class Layout(Protocol):
+    """What all observers need to know of the items that they write."""
+
+    num_lanes: int
+
+    def signature(self) -> dict[str, tf.TensorSpec]: ...
+
+    def check(self, trajectory: Any, table: str) -> None: ...
 
 
 class StepCodec:

@@ -80,6 +80,13 @@ class SequenceLayout:
             signature[_START + name] = tf.TensorSpec(spec.shape, spec.dtype, _START + spec.name)
         return signature
 
+    def check(self, trajectory: Any, table: str) -> None:
+        """Compares a step and its state with the spec; see `StepCodec.check`."""
+        step, state = codec.split_state(trajectory)
+        self.observed.check(step, table)
+        _, older = self.split_frames(step)
+        self.start.check(self.start_of(state, 0, older), table)
+
     def split_frames(self, step: Any) -> tuple[Any, dict[str, np.ndarray]]:
         """Takes the older frames out of a step's stacks; views, nothing is copied.
 

@@ -64,12 +64,13 @@ class UnrollLayout:
         """The policy state, leaves `[lanes, ...]`, as columns."""
         return dict(zip(self._state_columns, tree.flatten(state)))
 
-    def check(self, step: Any, state: Any, table: str) -> None:
-        """Compares a step and its state with the layout.
+    def check(self, trajectory: Any, table: str) -> None:
+        """Compares a step and its state with the spec.
 
         Raises:
           errors.SpecMismatchError: If one is missing, or of other shapes or types.
         """
+        step, state = codec.split_state(trajectory)
         self.step.check(step, table)
         expected = [
             ((self.num_lanes, *field.shape), field.dtype)

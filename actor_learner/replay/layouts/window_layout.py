@@ -18,25 +18,31 @@ class WindowLayout:
     The version is a field of the record: a column of its own costs 400 bytes of every item.
 
     Args:
-      data_spec: Spec of one step of one lane.
+      data_spec: Spec of one step of one lane, usually `agent.collect_data_spec`.
       num_lanes: Lanes of the steps that are packed.
-
-    Attributes:
-      observed: The layout of steps as observers get them.
+      window: Rows per item, at least 2: n + 1 for n-step transitions.
     """
 
-    def __init__(self, data_spec: Any, num_lanes: int = 1) -> None:
+    def __init__(self, data_spec: Any, num_lanes: int, window: int = 2) -> None:
+        if window < 2:
+            raise ValueError(f"a window needs at least 2 rows, got {window}")
+        self.window = window
         spec = {_STEP: data_spec, codec.VERSION: tf.TensorSpec([], tf.int64)}
-        self.observed = codec.StepCodec(data_spec, num_lanes)
+        self.num_lanes = num_lanes
+        self._observed = codec.StepCodec(data_spec, num_lanes)
         self._row = codec.StepCodec(spec, num_lanes)
 
-    def signature(self, window: int) -> dict[str, tf.TensorSpec]:
-        """Signature of a table whose items are `window` consecutive rows."""
-        return self._row.column_specs([window, 1])
+    def signature(self) -> dict[str, tf.TensorSpec]:
+        """Signature of the table."""
+        return self._row.column_specs([self.window, 1])
+
+    def check(self, trajectory: Any, table: str) -> None:
+        """Compares a step, leaves `[lanes, ...]`, with the spec; see `StepCodec.check`."""
+        self._observed.check(trajectory, table)
 
     def row(self, trajectory: Any, version: int) -> dict[str, np.ndarray]:
         """Packs one step of all lanes into columns `[lanes, ...]`."""
-        versions = np.full(self._row.num_lanes, version, np.int64)
+        versions = np.full(self.num_lanes, version, np.int64)
         return self._row.pack({_STEP: trajectory, codec.VERSION: versions})
 
     def unpack(self, columns: dict[str, tf.Tensor]) -> tuple[Any, tf.Tensor]:

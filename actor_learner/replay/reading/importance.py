@@ -50,14 +50,7 @@ def unscaled_weights(
 def weighted_batch(
     experience: Any, info: reverb.SampleInfo, version: tf.Tensor, exponent: tf.Tensor | float
 ) -> tuple[dict[str, Any], experience_lib.SampleInfo]:
-    """A batch of sampled items with importance weights, as a weighted stream hands it on.
-
-    Args:
-      experience: What the items hold, leaves `[batch, ...]`.
-      info: Reverb's of the items, `[batch]` each.
-      version: `[batch]`, of the policy that acted.
-      exponent: Of the weights.
-    """
+    """A batch of sampled items, leaves `[batch, ...]`, with importance weights of an exponent."""
     weights = importance_weights(info.probability, exponent)
     return {"experience": experience, "weights": weights}, experience_lib.SampleInfo(
         key=info.key,

@@ -95,7 +95,7 @@ def n_step_return(
     last = tf.ones_like(step_type[:, 0])
     running = tf.ones_like(step_type[:, 0], dtype=tf.bool)
     for k in range(1, steps):
-        # Row k goes on with the episode unless it is its last step, or the environment was reset
+        # Row k continues the episode unless it is its last step, or the environment was reset
         # from outside before the row that would follow.
         running &= (step_type[:, k] != ts.StepType.LAST) & (
             next_step_type[:, k] == step_type[:, k + 1]

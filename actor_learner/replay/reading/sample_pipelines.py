@@ -56,9 +56,7 @@ def split_rows(nest: Any, num_steps: int) -> Any:
 
 
 def whole_items(
-    samples: tf.data.Dataset,
-    batch_size: int | None,
-    num_parallel_calls: int | None,
+    samples: tf.data.Dataset, batch_size: int | None, num_parallel_calls: int | None
 ) -> tf.data.Dataset:
     """(data, info) of whole items, `[T, ...]` or `[B, T, ...]`, with one map per batch."""
     if batch_size:

@@ -23,9 +23,7 @@ _LONGEST_WAIT_SECONDS = 0.5
 def unrolls(
     server_address: str,
     table_name: str,
-    data_spec: Any,
-    num_lanes: int,
-    unroll_length: int,
+    layout: unroll_layout.UnrollLayout,
     *,
     cells_per_batch: int = 1,
     prefetch: int = 1,
@@ -40,9 +38,7 @@ def unrolls(
     Args:
       server_address: `host:port` of the replay server.
       table_name: Queue that `UnrollObserver`s fill.
-      data_spec: `Trajectory` spec of one step of one lane, as given to the observers.
-      num_lanes: Lanes per cell.
-      unroll_length: T, steps per unroll.
+      layout: Layout of the cells, the observers'.
       cells_per_batch: Cells that make a batch.
       prefetch: Batches taken out in advance, at least 1; each makes the learner's data one train
         step older where actors run on meanwhile.
@@ -52,9 +48,8 @@ def unrolls(
 
     Returns:
       Dataset of `(experience.Unroll, experience.SampleInfo)`; leaves
-      `[cells_per_batch * num_lanes, T + 1, ...]` and `[cells_per_batch * num_lanes]`.
+      `[cells_per_batch * lanes, T + 1, ...]` and `[cells_per_batch * lanes]`.
     """
-    layout = unroll_layout.UnrollLayout(data_spec, num_lanes, unroll_length)
     cells = datasets.items(
         server_address,
         table_name,
@@ -77,7 +72,7 @@ def unrolls(
             sample.info.priority,
             sample.data[codec.VERSION],
         )
-        info = tf.nest.map_structure(lambda leaf: tf.repeat(leaf, num_lanes), per_cell)
+        info = tf.nest.map_structure(lambda leaf: tf.repeat(leaf, layout.num_lanes), per_cell)
         return layout.unpack(sample.data), info
 
     options = tf.data.Options()

@@ -26,7 +26,7 @@ DIRECTORY = "experience"
 """Where a run directory keeps its recorded experience."""
 
 _FORMAT = 1
-_MOST_WAITING = 16
+_MAX_WAITING = 16
 
 
 class _WaitingShard(NamedTuple):
@@ -147,7 +147,7 @@ class ExperienceRecorder:
             last = self._waiting.pop()
             copies = {path: field.copy() for path, field in last.fields.items()}
             self._waiting.append(last._replace(fields=copies))
-        if len(self._waiting) > _MOST_WAITING:
+        if len(self._waiting) > _MAX_WAITING:
             lost = self._waiting.popleft()
             unsaved.ledger().lose("recorded steps of all lanes", lost.num_rows)
 

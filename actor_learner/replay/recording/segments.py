@@ -45,7 +45,7 @@ class RecordedSegments:
         self._found = list(found)
 
     @property
-    def most_segments(self) -> int:
+    def max_segments(self) -> int:
         """How many segments there are at most."""
         # A shard may turn out unreadable, which cuts its lanes in two.
         return sum(
@@ -84,7 +84,7 @@ class RecordedSegments:
             yield from self._finish(segment)
 
     def _finish(self, segment: Segment) -> Iterator[Segment]:
-        """The rest of a lane. A single row is no transition."""
+        """The rest of a lane. A single row is not a transition."""
         while num_rows(segment) > 1:
             yield head(segment, self._rows + self._overlap)
             segment = tail(segment, self._rows)

@@ -18,7 +18,7 @@ def encode(spec: Any) -> Any:
     """A nest of specs as what `json.dump` takes.
 
     Raises:
-      errors.SpecMismatchError: If it holds something other than specs, or keys that are no text.
+      errors.SpecMismatchError: If it holds something other than specs, or keys that are not text.
     """
     if isinstance(spec, (tf.TensorSpec, array_spec.ArraySpec)):
         return _encode_leaf(tensor_spec.from_spec(spec))
@@ -33,7 +33,7 @@ def encode(spec: Any) -> Any:
     if isinstance(spec, (tuple, list)):
         kind = "list" if isinstance(spec, list) else "tuple"
         return {kind: [encode(value) for value in spec]}
-    raise errors.SpecMismatchError(f"{spec!r} is no spec: it cannot be described")
+    raise errors.SpecMismatchError(f"{spec!r} is not a spec: it cannot be described")
 
 
 def decode(description: Any) -> Any:

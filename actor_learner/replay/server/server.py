@@ -136,7 +136,7 @@ class ReplayServer:
 
         Raises:
           errors.ReplayError: If the server has no `checkpoint_dir` or could not save.
-          errors.ReplayTimeoutError: If saving takes longer. It then goes on in the background, and
+          errors.ReplayTimeoutError: If saving takes longer. It then continues in the background;
             its result is found by the next `checkpoint()` or the next start.
         """
         self._require_running()
@@ -153,7 +153,7 @@ class ReplayServer:
                     timeout_seconds,
                     lambda: errors.ReplayTimeoutError(
                         f"saving the replay server at {self.address} to {self._checkpoints.path} "
-                        f"takes longer than {timeout_seconds:g} s; it goes on in the background"
+                        f"takes longer than {timeout_seconds:g} s; it continues in the background"
                     ),
                 )
             except (RuntimeError, IndexError) as error:  # IndexError: the disk is full.
@@ -279,29 +279,12 @@ def _differences(
     configured: reverb.reverb_types.TableInfo, restored: reverb.reverb_types.TableInfo
 ) -> list[str]:
     """Settings of a table that a restored checkpoint has overridden."""
-    limiter = ("min_size_to_sample", "samples_per_insert", "min_diff", "max_diff")
-    pairs = [
-        (name, getattr(configured, name), getattr(restored, name))
-        for name in ("max_size", "max_times_sampled")
-    ]
-    pairs += [
-        (
-            f"rate limiter {name}",
-            *(getattr(i.rate_limiter_info, name) for i in (configured, restored)),
-        )
-        for name in limiter
-    ]
-    pairs += [
-        (
-            name.replace("_options", ""),
-            *(str(getattr(i, name)).strip() for i in (configured, restored)),
-        )
-        for name in ("sampler_options", "remover_options")
-    ]
+    then = _settings(restored)
     lines = [
-        f"table {configured.name!r}: {name} is {now} in the configuration, {then} in the checkpoint"
-        for name, now, then in pairs
-        if now != then
+        f"table {configured.name!r}: {name} is {now} in the configuration, {then[name]} in the "
+        "checkpoint"
+        for name, now in _settings(configured).items()
+        if now != then[name]
     ]
     if configured.signature is not None and restored.signature is not None:
         lines += [
@@ -312,6 +295,18 @@ def _differences(
         having = "configuration" if configured.signature is not None else "checkpoint"
         lines.append(f"table {configured.name!r}: only the {having} has a signature")
     return lines
+
+
+def _settings(info: reverb.reverb_types.TableInfo) -> dict[str, object]:
+    """What a table's configuration says, besides its signature."""
+    limiter = ("min_size_to_sample", "samples_per_insert", "min_diff", "max_diff")
+    return {
+        "max_size": info.max_size,
+        "max_times_sampled": info.max_times_sampled,
+        **{f"rate limiter {name}": getattr(info.rate_limiter_info, name) for name in limiter},
+        "sampler": str(info.sampler_options).strip(),
+        "remover": str(info.remover_options).strip(),
+    }
 
 
 def _difference(path: pathlib.Path, lines: list[str]) -> str:

@@ -29,11 +29,6 @@ def window_signature(
     return tree.map_structure_with_path(lambda path, spec: _leaf_spec(path, spec, outer), data_spec)
 
 
-def step_signature(data_spec: Nest) -> Nest:
-    """The signature of a table whose items are single entries, without a time dimension."""
-    return tree.map_structure_with_path(lambda path, spec: _leaf_spec(path, spec, []), data_spec)
-
-
 def without_time(signature: Nest) -> Nest:
     """The signature of one step of a window; the reverse of `window_signature(spec, n)`.
 

@@ -97,14 +97,9 @@ def uniform_table(
     Raises:
       errors.ConfigError: If the table could never be sampled or inserted into.
     """
+    sampler = reverb.selectors.Uniform()
     return _table(
-        "uniform_table",
-        name,
-        max_size,
-        reverb.selectors.Uniform(),
-        signature,
-        rate_limiter,
-        max_times_sampled,
+        "uniform_table", name, max_size, sampler, signature, rate_limiter, max_times_sampled
     )
 
 
@@ -126,14 +121,9 @@ def prioritized_table(
         raise errors.ConfigError(
             f"prioritized_table.priority_exponent is {priority_exponent}; it must be 0 or more"
         )
+    sampler = reverb.selectors.Prioritized(float(priority_exponent))
     return _table(
-        "prioritized_table",
-        name,
-        max_size,
-        reverb.selectors.Prioritized(float(priority_exponent)),
-        signature,
-        rate_limiter,
-        max_times_sampled,
+        "prioritized_table", name, max_size, sampler, signature, rate_limiter, max_times_sampled
     )
 
 
@@ -161,15 +151,8 @@ def lifo_table(
     Args and errors as in `uniform_table`. With `max_times_sampled=0` the newest item is sampled
     until a newer one arrives.
     """
-    return _table(
-        "lifo_table",
-        name,
-        max_size,
-        reverb.selectors.Lifo(),
-        signature,
-        rate_limiter,
-        max_times_sampled,
-    )
+    sampler = reverb.selectors.Lifo()
+    return _table("lifo_table", name, max_size, sampler, signature, rate_limiter, max_times_sampled)
 
 
 def _table(builder, name, max_size, sampler, signature, rate_limiter, max_times_sampled):

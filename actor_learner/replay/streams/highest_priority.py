@@ -9,6 +9,7 @@ from typing import Callable, TypeVar
 import reverb
 from absl import logging
 
+from actor_learner.replay.writing import item_writer
 from actor_learner.support import errors, reverb_calls
 
 T = TypeVar("T")
@@ -67,7 +68,7 @@ class HighestPriority:
                 self._value = max(self._value, published or 0.0)
             except errors.ReplayTimeoutError as error:
                 # Whoever writes the items will find out whether the server is gone for good.
-                logging.warning("New items go on with a priority of %g: %s.", self._value, error)
+                logging.warning("New items keep getting a priority of %g: %s.", self._value, error)
             self._asked_at = time.monotonic()
         return self._value
 
@@ -77,8 +78,9 @@ def read(client: reverb.Client, highest_table: str, timeout_seconds: float) -> f
 
     Raises:
       errors.ReplayTimeoutError: If the server does not answer in time.
+      errors.OtherRunError: If it is another run's.
     """
-    if not reverb_calls.fetch_table(client, highest_table, timeout_seconds).current_size:
+    if not item_writer.fetch_table(client, highest_table, timeout_seconds).current_size:
         return None
     (sample,) = _call(
         lambda: list(client.sample(highest_table, 1)), client, highest_table, timeout_seconds

@@ -14,7 +14,7 @@ from actor_learner.replay.streams import sample_stream
 from actor_learner.replay.writing import block_observer
 from actor_learner.support import configurable
 
-Experience = sample_stream.Experience
+Experience, Version = sample_stream.Experience, sample_stream.Version
 
 TABLE = sample_stream.TABLE
 
@@ -64,8 +64,8 @@ class LaneReplay(sample_stream.SampleStream):
         prefetch: int = 1,
     ) -> None:
         super().__init__(table_name)
-        self._refuse_below(1, capacity=capacity, rows_per_item=rows_per_item)
-        self._refuse_below(0, flush_seconds=flush_seconds)
+        self._check_counts(capacity=capacity, rows_per_item=rows_per_item)
+        self._refuse_negative(flush_seconds=flush_seconds)
         self._refuse_name(table)
         self._capacity = capacity
         self._rows_per_item = rows_per_item
@@ -102,10 +102,7 @@ class LaneReplay(sample_stream.SampleStream):
         ]
 
     def observer(
-        self,
-        experience: Experience,
-        client: reverb.Client,
-        version: Callable[[], int] | None = None,
+        self, experience: Experience, client: reverb.Client, version: Version = None
     ) -> block_observer.BlockObserver:
         return block_observer.BlockObserver(
             client,

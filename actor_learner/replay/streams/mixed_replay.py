@@ -14,7 +14,7 @@ from actor_learner import experience as experience_lib
 from actor_learner.replay.streams import recorded_replay, sample_stream
 from actor_learner.support import configurable, errors
 
-Experience = sample_stream.Experience
+Experience, Version = sample_stream.Experience, sample_stream.Version
 
 
 @configurable.register
@@ -64,7 +64,7 @@ class MixedReplay(recorded_replay.PrefilledStream):
         if len({stream.kind for stream in self._streams}) > 1:
             kinds = ", ".join(f"{type(s).__name__} {s.kind}" for s in self._streams)
             raise errors.ConfigError(f"MixedReplay.streams are of different kinds: {kinds}")
-        written = [stream for stream in self._streams if _collects(stream)]
+        written = [stream for stream in self._streams if stream.collects]
         if len(written) > 1 or (written and written[0] is not self._streams[0]):
             raise errors.ConfigError(
                 "MixedReplay.streams may hold one stream that actors write to, in the first place; "
@@ -117,10 +117,7 @@ class MixedReplay(recorded_replay.PrefilledStream):
         return found
 
     def observer(
-        self,
-        experience: Experience,
-        client: reverb.Client,
-        version: Callable[[], int] | None = None,
+        self, experience: Experience, client: reverb.Client, version: Version = None
     ) -> Any:
         return self._streams[0].observer(experience, client, version)
 
@@ -198,7 +195,3 @@ def _weigh_alike(size: int) -> Callable[[Any, Any], Any]:
         )
 
     return weigh
-
-
-def _collects(stream: sample_stream.SampleStream) -> bool:
-    return stream.collects if isinstance(stream, recorded_replay.PrefilledStream) else True

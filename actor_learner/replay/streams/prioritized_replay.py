@@ -17,7 +17,7 @@ from actor_learner.replay.streams import highest_priority, sample_stream
 from actor_learner.replay.writing import window_observer
 from actor_learner.support import configurable, errors
 
-Experience = sample_stream.Experience
+Experience, Version = sample_stream.Experience, sample_stream.Version
 
 TABLE = sample_stream.TABLE
 
@@ -77,8 +77,8 @@ class PrioritizedReplay(sample_stream.SampleStream):
         table_name: str = TABLE,
     ) -> None:
         super().__init__(table_name)
-        self._refuse_below(1, capacity=capacity)
-        self._refuse_below(0, priority_offset=priority_offset)
+        self._check_counts(capacity=capacity)
+        self._refuse_negative(priority_offset=priority_offset)
         if initial_priority <= 0:
             raise errors.ConfigError(
                 f"PrioritizedReplay.initial_priority must be above 0, got {initial_priority}: "
@@ -103,12 +103,11 @@ class PrioritizedReplay(sample_stream.SampleStream):
         self._train_step = train_step
 
     def tables(self, experience: Experience) -> list[reverb.Table]:
-        layout = window_layout.WindowLayout(experience.data_spec)
         return [
             tables.prioritized_table(
                 self.table_name,
                 self._capacity,
-                signature=layout.signature(experience.n_step + 1),
+                signature=self._layout(experience).signature(),
                 rate_limiter=None if self._rate_limiter is None else self._rate_limiter(),
                 priority_exponent=self._priority_exponent,
             ),
@@ -116,17 +115,12 @@ class PrioritizedReplay(sample_stream.SampleStream):
         ]
 
     def observer(
-        self,
-        experience: Experience,
-        client: reverb.Client,
-        version: Callable[[], int] | None = None,
+        self, experience: Experience, client: reverb.Client, version: Version = None
     ) -> window_observer.WindowObserver:
         return window_observer.WindowObserver(
             client,
             self.table_name,
-            experience.data_spec,
-            experience.num_lanes,
-            window=experience.n_step + 1,
+            self._layout(experience),
             priority=highest_priority.HighestPriority(
                 client, self.table_name, self._initial_priority
             ),
@@ -142,12 +136,12 @@ class PrioritizedReplay(sample_stream.SampleStream):
         At most two batches are under way besides those prefetched, so that priorities are used soon
         after they are set.
         """
-        layout = window_layout.WindowLayout(experience.data_spec)
+        layout = self._layout(experience)
         train_step = self._annealing_step()
         items = datasets.items(
             server_address,
             self.table_name,
-            layout.signature(experience.n_step + 1),
+            layout.signature(),
             max_in_flight=2 * batch_size,
             timeout_seconds=timeout_seconds,
         )
@@ -164,6 +158,11 @@ class PrioritizedReplay(sample_stream.SampleStream):
     def num_transitions(self, experience: Experience, num_items: int) -> int:
         del experience
         return num_items
+
+    def _layout(self, experience: Experience) -> window_layout.WindowLayout:
+        return window_layout.WindowLayout(
+            experience.data_spec, experience.num_lanes, experience.n_step + 1
+        )
 
     def _annealing_step(self) -> tf.Variable | None:
         """The variable that the exponent follows; None if the exponent stays as it is."""

@@ -6,7 +6,7 @@ import abc
 import functools
 import pathlib
 from collections.abc import Sequence
-from typing import Any, Callable
+from typing import Any
 
 import numpy as np
 import reverb
@@ -23,13 +23,13 @@ from actor_learner.replay.streams import sample_stream
 from actor_learner.replay.writing import block_observer, item_writer
 from actor_learner.support import configurable, errors
 
-Experience = sample_stream.Experience
+Experience, Version = sample_stream.Experience, sample_stream.Version
 
 UNKNOWN_VERSION = -1
 """Version of recorded transitions: policies of another run chose the actions."""
 
-_MOST_LANES = 64
-_MOST_ROWS = 256
+_MAX_LANES = 64
+_MAX_ROWS = 256
 _GROUP_BYTES = 32 * 2**20
 _FILL_TIMEOUT_SECONDS = 60.0
 
@@ -40,12 +40,9 @@ class PrefilledStream(sample_stream.SampleStream):
     Once the server runs, and before training, the runner calls `fill`. Where `collects` is false
     nobody acts: there is no environment, the specs are those of `specs()`, and `observer` is not
     called.
-
-    Attributes:
-      collects: Whether actors write to it as well.
     """
 
-    collects: bool = False
+    collects = False
 
     @abc.abstractmethod
     def specs(self) -> tuple[ts.TimeStep, Any]:
@@ -81,10 +78,7 @@ class RecordedStream(PrefilledStream):
         return experience_recorder.read_specs(self._directories[0])
 
     def observer(
-        self,
-        experience: Experience,
-        client: reverb.Client,
-        version: Callable[[], int] | None = None,
+        self, experience: Experience, client: reverb.Client, version: Version = None
     ) -> Any:
         raise errors.ConfigError(
             f"{type(self).__name__} is filled from files and takes no new experience: use "
@@ -155,7 +149,7 @@ class RecordedReplay(RecordedStream):
 
     def tables(self, experience: Experience) -> list[reverb.Table]:
         segments, layout = self._segments(experience), self._layout(experience)
-        num_groups = -(-segments.most_segments // layout.num_lanes)
+        num_groups = -(-segments.max_segments // layout.num_lanes)
         items_per_group = -(-self._rows(experience) // layout.rows_per_item)
         return [
             tables.uniform_table(
@@ -220,10 +214,10 @@ class RecordedReplay(RecordedStream):
     def _rows(self, experience: Experience) -> int:
         """Rows by which segments advance: few of large steps, all of which are kept in memory."""
         row_bytes = codec.row_bytes(experience.data_spec)
-        return int(np.clip(_GROUP_BYTES // (_MOST_LANES * row_bytes), 8, _MOST_ROWS))
+        return int(np.clip(_GROUP_BYTES // (_MAX_LANES * row_bytes), 8, _MAX_ROWS))
 
     def _layout(self, experience: Experience) -> blocks.BlockLayout:
-        lanes = min(_MOST_LANES, self._segments(experience).most_segments)
+        lanes = min(_MAX_LANES, self._segments(experience).max_segments)
         size = min(blocks.rows_per_item(experience.data_spec, lanes), self._rows(experience))
         return blocks.BlockLayout(
             experience.data_spec, lanes, n_step=experience.n_step, rows_per_item=size

@@ -75,6 +75,7 @@ class SampleStream(abc.ABC):
       repeatable: With the same items written, the same batches come out, given the same seed.
       keeps_items: The learner takes every item out of the table once and draws batches from what it
         has kept, so that the table may run empty.
+      collects: Whether actors write to it.
     """
 
     kind: str = experience_lib.TRANSITIONS
@@ -82,6 +83,7 @@ class SampleStream(abc.ABC):
     priority_offset: float = 1e-3
     repeatable: bool = False
     keeps_items: bool = False
+    collects: bool = True
 
     def __init__(self, table_name: str = TABLE) -> None:
         """Names the table.
@@ -142,10 +144,7 @@ class SampleStream(abc.ABC):
 
     @abc.abstractmethod
     def observer(
-        self,
-        experience: Experience,
-        client: reverb.Client,
-        version: Callable[[], int] | None = None,
+        self, experience: Experience, client: reverb.Client, version: Version = None
     ) -> Any:
         """The observer that writes items; has `flush()` and `close()`.
 
@@ -183,16 +182,24 @@ class SampleStream(abc.ABC):
         del experience, batch_size
         return None
 
-    def _refuse_below(self, least: float, **settings: float | None) -> None:
-        """Refuses settings of the stream that are too small; None is none.
+    def _check_counts(self, **settings: float | None) -> None:
+        """Refuses settings that are not whole numbers above 0; None is not looked at.
 
         Raises:
           errors.ConfigError: Naming the setting.
         """
         for name, value in settings.items():
-            if value is not None and value < least:
+            if value is not None and (value != int(value) or value < 1):
                 raise errors.ConfigError(
-                    f"{type(self).__name__}.{name} must be at least {least}, got {value}"
+                    f"{type(self).__name__}.{name} must be a whole number, 1 or more, got {value!r}"
+                )
+
+    def _refuse_negative(self, **settings: float) -> None:
+        """Refuses settings below 0, naming them like `_check_counts`."""
+        for name, value in settings.items():
+            if value < 0:
+                raise errors.ConfigError(
+                    f"{type(self).__name__}.{name} must be 0 or more, got {value}"
                 )
 
     def _refuse_name(self, table: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Callable
 
 import numpy as np
 import reverb
@@ -17,11 +16,11 @@ from actor_learner.replay.streams import sample_stream
 from actor_learner.replay.writing import lane_observer
 from actor_learner.support import configurable, errors, reverb_calls
 
-Experience = sample_stream.Experience
+Experience, Version = sample_stream.Experience, sample_stream.Version
 
 TABLE = sample_stream.TABLE
 _POLL_SECONDS = 0.01
-_MOST_ITEMS = 1_000_000_000
+_MAX_ITEMS = 1_000_000_000
 _ROWS_AT_ONCE = 256
 
 
@@ -52,7 +51,7 @@ class SeededReplay(sample_stream.SampleStream):
         table_name: str = TABLE,
     ) -> None:
         super().__init__(table_name)
-        self._refuse_below(1, capacity=capacity)
+        self._check_counts(capacity=capacity)
         self._capacity = capacity
         self._seed = seed
         self._max_in_flight_items = max_in_flight_items
@@ -66,18 +65,15 @@ class SeededReplay(sample_stream.SampleStream):
                 sampler=reverb.selectors.Fifo(),
                 remover=reverb.selectors.Fifo(),
                 # Rows leave when they are read; nothing is ever pushed out unread.
-                max_size=_MOST_ITEMS,
+                max_size=_MAX_ITEMS,
                 max_times_sampled=1,
                 rate_limiter=reverb.rate_limiters.MinSize(1),
-                signature=layout.signature(1),
+                signature=layout.signature(),
             )
         ]
 
     def observer(
-        self,
-        experience: Experience,
-        client: reverb.Client,
-        version: Callable[[], int] | None = None,
+        self, experience: Experience, client: reverb.Client, version: Version = None
     ) -> lane_observer.LaneObserver:
         return lane_observer.LaneObserver(
             client,
@@ -117,7 +113,7 @@ class SeededReplay(sample_stream.SampleStream):
 
         signature = {
             name: tf.TensorSpec([batch_size, window, *spec.shape[2:]], spec.dtype)
-            for name, spec in layout.signature(1).items()
+            for name, spec in layout.signature().items()
         }
 
         def unpack(columns: dict[str, tf.Tensor]) -> tuple:
@@ -164,9 +160,7 @@ def _move_rows(
         for sample in _take(client, table_name, min(left, _ROWS_AT_ONCE), timeout_seconds):
             columns = {name: np.asarray(column[0]) for name, column in sample.data.items()}
             ring.add(
-                columns,
-                layout.view(columns, "step_type"),
-                layout.view(columns, "next_step_type"),
+                columns, layout.view(columns, "step_type"), layout.view(columns, "next_step_type")
             )
             left -= 1
 
@@ -181,8 +175,8 @@ def _take(
         ),
         timeout_seconds,
         lambda: errors.ReplayTimeoutError(
-            f"the learner has waited {timeout_seconds:g} s for {count} rows of table "
-            f"'{table_name}' at {client.server_address}: the server is gone, or somebody else "
+            f"the learner has waited {timeout_seconds:g} s for {count} rows that table "
+            f"'{table_name}' at {client.server_address} held: the server is gone, or somebody else "
             "takes rows out of it"
         ),
     )

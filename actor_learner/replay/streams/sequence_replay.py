@@ -16,7 +16,7 @@ from actor_learner.replay.streams import sample_stream
 from actor_learner.replay.writing import sequence_observer
 from actor_learner.support import configurable, errors
 
-Experience = sample_stream.Experience
+Experience, Version = sample_stream.Experience, sample_stream.Version
 
 TABLE = sample_stream.TABLE
 
@@ -74,8 +74,8 @@ class SequenceReplay(sample_stream.SampleStream):
         prefetch: int = 1,
     ) -> None:
         super().__init__(table_name)
-        self._refuse_below(1, capacity=capacity)
-        self._refuse_below(0, priority_offset=priority_offset)
+        self._check_counts(capacity=capacity)
+        self._refuse_negative(priority_offset=priority_offset)
         self._refuse_name(table)
         if not 0.0 <= importance_exponent <= 1.0:
             raise errors.ConfigError(
@@ -130,21 +130,14 @@ class SequenceReplay(sample_stream.SampleStream):
         ]
 
     def observer(
-        self,
-        experience: Experience,
-        client: reverb.Client,
-        version: Callable[[], int] | None = None,
+        self, experience: Experience, client: reverb.Client, version: Version = None
     ) -> sequence_observer.SequenceObserver:
         return sequence_observer.SequenceObserver(
             client,
             self.table_name,
-            experience.data_spec,
-            experience.num_lanes,
-            self._sequence_length,
-            self._period,
+            self._layout(experience),
             initial_priorities=experience.initial_priorities,
             priority_offset=self.priority_offset,
-            frame_stack=self._frame_stack,
             max_in_flight_items=self._max_in_flight_items,
             version=version,
         )

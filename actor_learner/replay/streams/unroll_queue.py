@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Callable
-
 import reverb
 import tensorflow as tf
 
@@ -15,7 +13,7 @@ from actor_learner.replay.streams import sample_stream
 from actor_learner.replay.writing import unroll_observer
 from actor_learner.support import configurable, errors
 
-Experience = sample_stream.Experience
+Experience, Version = sample_stream.Experience, sample_stream.Version
 
 TABLE = "unrolls"
 
@@ -55,17 +53,13 @@ class UnrollQueue(sample_stream.SampleStream):
         table_name: str = TABLE,
     ) -> None:
         super().__init__(table_name)
-        for name, value in (
-            ("unroll_length", unroll_length),
-            ("unrolls_per_batch", unrolls_per_batch),
-            ("max_queued_batches", max_queued_batches),
-            ("max_in_flight_items", max_in_flight_items),
-            ("prefetch", prefetch),
-        ):
-            if value is not None and (value != int(value) or value < 1):
-                raise errors.ConfigError(
-                    f"UnrollQueue.{name} must be a whole number, 1 or more, got {value!r}"
-                )
+        self._check_counts(
+            unroll_length=unroll_length,
+            unrolls_per_batch=unrolls_per_batch,
+            max_queued_batches=max_queued_batches,
+            max_in_flight_items=max_in_flight_items,
+            prefetch=prefetch,
+        )
         if timeout_seconds <= 0:
             raise errors.ConfigError(
                 f"UnrollQueue.timeout_seconds must be above 0, got {timeout_seconds}"
@@ -98,24 +92,17 @@ class UnrollQueue(sample_stream.SampleStream):
         return int(unrolls) // lanes
 
     def tables(self, experience: Experience) -> list[reverb.Table]:
-        layout = unroll_layout.UnrollLayout(
-            experience.data_spec, experience.num_lanes, self._unroll_length
-        )
         max_size = self._max_queued_batches * self.cells_per_batch(experience)
-        return [tables.queue_table(self.table_name, max_size, signature=layout.signature())]
+        signature = self._layout(experience).signature()
+        return [tables.queue_table(self.table_name, max_size, signature=signature)]
 
     def observer(
-        self,
-        experience: Experience,
-        client: reverb.Client,
-        version: Callable[[], int] | None = None,
+        self, experience: Experience, client: reverb.Client, version: Version = None
     ) -> unroll_observer.UnrollObserver:
         return unroll_observer.UnrollObserver(
             client,
             self.table_name,
-            experience.data_spec,
-            experience.num_lanes,
-            self._unroll_length,
+            self._layout(experience),
             max_in_flight_items=self._max_in_flight_items,
             timeout_seconds=self._timeout_seconds,
             version=version,
@@ -137,9 +124,7 @@ class UnrollQueue(sample_stream.SampleStream):
         return unroll_dataset.unrolls(
             server_address,
             self.table_name,
-            experience.data_spec,
-            experience.num_lanes,
-            self._unroll_length,
+            self._layout(experience),
             cells_per_batch=self.cells_per_batch(experience),
             prefetch=self._prefetch,
             timeout_seconds=timeout_seconds,
@@ -152,3 +137,8 @@ class UnrollQueue(sample_stream.SampleStream):
     def group_steps_per_update(self, experience: Experience, batch_size: int) -> int | None:
         del batch_size
         return self._unroll_length * self.cells_per_batch(experience)
+
+    def _layout(self, experience: Experience) -> unroll_layout.UnrollLayout:
+        return unroll_layout.UnrollLayout(
+            experience.data_spec, experience.num_lanes, self._unroll_length
+        )

@@ -13,7 +13,7 @@ from actor_learner.replay.server import signatures, tables
 from actor_learner.replay.streams import sample_stream
 from actor_learner.support import configurable, errors
 
-Experience = sample_stream.Experience
+Experience, Version = sample_stream.Experience, sample_stream.Version
 
 TABLE = sample_stream.TABLE
 
@@ -45,7 +45,7 @@ class WindowReplay(sample_stream.SampleStream):
         prefetch: int = 4,
     ) -> None:
         super().__init__(table_name)
-        self._refuse_below(1, capacity=capacity)
+        self._check_counts(capacity=capacity)
         self._refuse_name(table)
         self._capacity = capacity
         self._table = table
@@ -63,10 +63,7 @@ class WindowReplay(sample_stream.SampleStream):
         return [table]
 
     def observer(
-        self,
-        experience: Experience,
-        client: reverb.Client,
-        version: Callable[[], int] | None = None,
+        self, experience: Experience, client: reverb.Client, version: Version = None
     ) -> observers.ReverbAddTrajectoryObserver:
         del version  # TF-Agents' item format has no place for it.
         several = experience.n_step > 1

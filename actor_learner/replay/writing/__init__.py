@@ -1,1 +1,1 @@
-"""From steps of all lanes to items of a table."""
+"""From steps to items of a table: observers say what an item is, `item_writer` writes it."""

@@ -41,7 +41,7 @@ class BlockObserver(item_observer.ItemObserver):
 
     Args:
       client: Client of the replay server.
-      table_name: Table that gets the items; its signature must be `layout.signature()`.
+      table_name: Table that gets the items.
       layout: Layout of the items, the reader's.
       flush_seconds: Items are pushed to the server at least this often while steps come in, and
         cells that are not full as said above; infinity waits until they are.
@@ -60,7 +60,6 @@ class BlockObserver(item_observer.ItemObserver):
         timeout_seconds: float = 60.0,
         version: Callable[[], int] | None = None,
     ) -> None:
-        self._layout = layout
         # As many as an item refers to, by turns: the last rows are still there when a segment ends.
         self._cells = [
             layout.empty_rows(layout.rows_per_item) for _ in range(layout.cells_per_item)
@@ -81,18 +80,13 @@ class BlockObserver(item_observer.ItemObserver):
         super().__init__(
             client,
             table_name,
-            layout.signature(),
-            layout.num_lanes,
+            layout,
             max_in_flight_items=max_in_flight_items,
             flush_seconds=flush_seconds,
             timeout_seconds=timeout_seconds,
             version=version,
         )
         self._writer = self._open_writer(layout.cells_per_item, layout.columns)
-
-    @property
-    def layout(self) -> blocks.BlockLayout:
-        return self._layout
 
     def flush(self) -> None:
         """Waits until the server has confirmed every item.
@@ -123,9 +117,6 @@ class BlockObserver(item_observer.ItemObserver):
             self._end_segment()
         finally:
             super().close()
-
-    def _check(self, trajectory: trajectory_lib.Trajectory) -> None:
-        self._layout.observed.check(trajectory, self._table_name)
 
     def _add(self, trajectory: trajectory_lib.Trajectory) -> None:
         leaves = tree.flatten(trajectory)
@@ -190,19 +181,20 @@ class BlockObserver(item_observer.ItemObserver):
             self._is_roomy = _ROOMY * table.current_size < table.max_size
         return self._is_roomy or age >= _PATIENCE * self._flush_seconds
 
-    def _last_rows(self) -> list[blocks.Rows]:
+    def _last_rows(self) -> blocks.Rows:
         """Copies of the rows that the next segment begins with.
 
         Those have not started complete transitions yet, or give their frames to stacks.
         """
         layout, size = self._layout, self._layout.rows_per_item
-        count = layout.cells_before * size + layout.n_step
+        count = layout.history_rows + layout.n_step
         # The current cell comes first, the others from the oldest to the latest.
         ordered = [*self._cells[1:], self._cell]
         end = (len(ordered) - 1) * size + self._rows_in_cell
-        return [
-            layout.copy_row(ordered[row // size], row % size) for row in range(end - count, end)
-        ]
+        tail = layout.empty_rows(count)
+        for index, row in enumerate(range(end - count, end)):
+            tail.put(index, ordered[row // size], row % size)
+        return tail
 
     def _end_segment(self) -> None:
         """Fills up with fillers what is needed for the last complete transitions."""
@@ -218,28 +210,25 @@ class BlockObserver(item_observer.ItemObserver):
         self._begun.clear()
         self._segment_rows = self._segment_cells = self._rows_in_cell = 0
 
-    def _resume(self, tail: list[blocks.Rows]) -> None:
+    def _resume(self, tail: blocks.Rows) -> None:
         """Continues after the last rows of a segment that has ended, which are written again."""
-        history = self._layout.cells_before * self._layout.rows_per_item
-        self._write_history(tail[:history])
-        for row in tail[history:]:
-            self._cell.put(self._rows_in_cell, row, 0)
+        self._write_history(tail)
+        for row in range(self._layout.n_step):
+            self._cell.put(self._rows_in_cell, tail, self._layout.history_rows + row)
             self._add_row()
 
-    def _write_history(self, history: list[blocks.Rows]) -> None:
-        """Writes rows that only give their frames to the stacks of later ones."""
-        for row in history:
-            self._cell.put(self._rows_in_cell, row, 0)
+    def _write_history(self, source: blocks.Rows) -> None:
+        """Writes the first rows, which only give their frames to the stacks of later ones."""
+        for row in range(self._layout.history_rows):
+            self._cell.put(self._rows_in_cell, source, row)
             self._rows_in_cell += 1
             if self._rows_in_cell == self._layout.rows_per_item:
                 self._append_cell()
 
-    def _older_frames(self, leaves: list[Any]) -> list[blocks.Rows]:
+    def _older_frames(self, leaves: list[Any]) -> blocks.Rows:
         """Rows before the first one of a stream, which hold the older frames of its stacks."""
-        layout = self._layout
-        history = layout.empty_rows(layout.cells_before * layout.rows_per_item)
-        for path, stack in layout.stacks.items():
+        history = self._layout.empty_rows(self._layout.history_rows)
+        for path, stack in self._layout.stacks.items():
             frames = stack.oldest_first(leaves[self._paths.index(path)])
             history.fields[path][-(stack.size - 1) :] = np.moveaxis(frames[:, :-1], 1, 0)
-        count = layout.cells_before * layout.rows_per_item
-        return [layout.copy_row(history, row) for row in range(count)]
+        return history

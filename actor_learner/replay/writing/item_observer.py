@@ -5,27 +5,26 @@ from __future__ import annotations
 import abc
 import time
 from collections.abc import Sequence
-from typing import Callable
+from typing import Any, Callable
 
 import numpy as np
 import reverb
-import tensorflow as tf
 import tree
 from tf_agents.trajectories import trajectory as trajectory_lib
 
+from actor_learner.replay.layouts import codec
 from actor_learner.replay.writing import item_writer
 
 
 class ItemObserver(abc.ABC):
     """Takes steps of all lanes; subclasses say which rows and items they make.
 
-    A subclass opens its writers with `_open_writer` and writes `_check` and `_add`.
+    A subclass opens its writers with `_open_writer` and writes `_add`.
 
     Args:
       client: Client of the replay server.
-      table_name: Table that gets the items.
-      signature: What its items look like.
-      num_lanes: Lanes per step.
+      table_name: Table that gets the items; its signature must be `layout.signature()`.
+      layout: Layout of the items, the reader's.
       max_in_flight_items: Items of one writer that may be unconfirmed before a call waits.
       flush_seconds: Items are pushed to the server at least this often while steps come in.
       timeout_seconds: How long a call may wait for the server.
@@ -40,8 +39,7 @@ class ItemObserver(abc.ABC):
         self,
         client: reverb.Client,
         table_name: str,
-        signature: dict[str, tf.TensorSpec],
-        num_lanes: int,
+        layout: codec.Layout,
         *,
         max_in_flight_items: int,
         flush_seconds: float,
@@ -50,7 +48,7 @@ class ItemObserver(abc.ABC):
     ) -> None:
         self._client = client
         self._table_name = table_name
-        self._num_lanes = num_lanes
+        self._layout: Any = layout
         self._max_in_flight_items = max_in_flight_items
         self._flush_seconds = flush_seconds
         self._timeout_seconds = timeout_seconds
@@ -58,7 +56,12 @@ class ItemObserver(abc.ABC):
         self._writers: list[item_writer.ItemWriter] = []
         self._checked = False
         self._last_flush = time.monotonic()
-        item_writer.check_table(client, table_name, signature, timeout_seconds)
+        item_writer.check_table(client, table_name, layout.signature(), timeout_seconds)
+
+    @property
+    def layout(self) -> Any:
+        """The layout of the items."""
+        return self._layout
 
     def __call__(self, trajectory: trajectory_lib.Trajectory) -> None:
         """Takes one step, leaves `[lanes, ...]`, or without lanes if there is only one.
@@ -68,10 +71,10 @@ class ItemObserver(abc.ABC):
           errors.ReplayTimeoutError: If the server does not take items in time.
           errors.OtherRunError: If it has become another run's server.
         """
-        if self._num_lanes == 1 and np.ndim(trajectory.step_type) == 0:
+        if self._layout.num_lanes == 1 and np.ndim(trajectory.step_type) == 0:
             trajectory = tree.map_structure(lambda leaf: np.asarray(leaf)[None], trajectory)
         if not self._checked:
-            self._check(trajectory)
+            self._layout.check(trajectory, self._table_name)
             self._checked = True
         self._add(trajectory)
         if time.monotonic() - self._last_flush >= self._flush_seconds:
@@ -107,14 +110,6 @@ class ItemObserver(abc.ABC):
         """Releases the connection at once, instead of `close`; unconfirmed items may be lost."""
         for writer in self._writers:
             writer.abandon()
-
-    @abc.abstractmethod
-    def _check(self, trajectory: trajectory_lib.Trajectory) -> None:
-        """Compares the first step with the spec.
-
-        Raises:
-          errors.SpecMismatchError: Naming the field that differs.
-        """
 
     @abc.abstractmethod
     def _add(self, trajectory: trajectory_lib.Trajectory) -> None:

@@ -197,28 +197,29 @@ class ItemWriter:
             raise self._explain(error) from error
 
     def _explain(self, error: Exception) -> errors.ReplayError:
-        """What it means that the server does not take items; gives up a writer that cannot go on.
+        """What it means that the server does not take items; gives up a writer that is broken.
 
         Asks the server for its tables instead of reading Reverb's text.
         """
         late = isinstance(error, reverb_errors.DeadlineExceededError)
         if not late:
             self.abandon()  # Reverb's writers do not recover from other errors.
+        address = self._client.server_address
         waited = (
-            f"an actor has waited {self._timeout_seconds:g} s for the replay server at "
-            f"{self._client.server_address} to take its items"
+            f"an actor has waited {self._timeout_seconds:g} s for the replay server at {address} "
+            "to take its items"
         )
         try:
             found = reverb_calls.fetch_tables(self._client, _PROBE_SECONDS)
         except errors.ReplayTimeoutError as no_answer:
-            return errors.ReplayTimeoutError(f"{waited}: {no_answer}")
+            return errors.ReplayTimeoutError(f"{waited}: {no_answer}") if late else no_answer
         for table in self._tables:
             if table not in found:
                 return _other_run(self._client, table)
         if not late:
             return errors.ReplayError(
-                f"the replay server at {self._client.server_address} refused items written to "
-                f"{self._name_tables()}: {error}"
+                f"the replay server at {address} refused items written to {self._name_tables()}: "
+                f"{error}"
             )
         states = [state.from_table_info(found[table]) for table in self._tables]
         blocked = [table for table in states if table.blocked == "inserting"]

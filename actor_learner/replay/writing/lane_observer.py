@@ -23,7 +23,7 @@ class LaneObserver(item_observer.ItemObserver):
 
     Args:
       client: Client of the replay server.
-      table_name: Table that gets the items; its signature must be `layout.signature(window)`.
+      table_name: Table that gets the items; its signature must be `layout.signature()`.
       data_spec: Spec of one step of one lane, usually `agent.collect_data_spec`.
       num_lanes: Lanes per step.
       window: Rows per item: 2 for one-step transitions, n + 1 for n-step ones; 1 for readers that
@@ -45,27 +45,16 @@ class LaneObserver(item_observer.ItemObserver):
         timeout_seconds: float = 60.0,
         version: Callable[[], int] | None = None,
     ) -> None:
-        if window < 1:
-            raise ValueError(f"a window needs at least 1 row, got {window}")
-        self._layout = rows.RowLayout(data_spec, num_lanes)
         super().__init__(
             client,
             table_name,
-            self._layout.signature(window),
-            num_lanes,
+            rows.RowLayout(data_spec, num_lanes, window),
             max_in_flight_items=max_in_flight_items,
             flush_seconds=flush_seconds,
             timeout_seconds=timeout_seconds,
             version=version,
         )
         self._writer = self._open_writer(window, self._layout.columns)
-
-    @property
-    def layout(self) -> rows.RowLayout:
-        return self._layout
-
-    def _check(self, trajectory: trajectory_lib.Trajectory) -> None:
-        self._layout.check(trajectory, self._table_name)
 
     def _add(self, trajectory: trajectory_lib.Trajectory) -> None:
         self._writer.append(self._layout.row(trajectory, self._version()))

@@ -35,17 +35,13 @@ class SequenceObserver(item_observer.ItemObserver):
 
     Args:
       client: Client of the replay server.
-      table_name: Table that gets the items; its signature must be `layout.signature()`.
-      data_spec: Spec of one step of one lane, usually `agent.collect_data_spec`.
-      num_lanes: Lanes per step.
-      sequence_length: Rows per item, a multiple of `period`.
-      period: Rows between the beginnings of two items.
+      table_name: Table that gets the items.
+      layout: Layout of the items, the reader's.
       initial_priorities: Computes the priorities `[n]` of new items from sequences `[n,
         sequence_length, ...]` of NumPy arrays, without observations and states. None: they are 1.
       priority_offset: Added to them, so that no item has the priority 0 and is never drawn; must be
         what `PriorityUpdater` adds to those of the learner. In gin `SequenceReplay.priority_offset`
         is both.
-      frame_stack: Frames per observation, if each is to be stored once.
       max_in_flight_items: Items of one lane that may be unconfirmed before a call waits.
       version: Returns the train step of the policy that acts; items carry that of their first row.
 
@@ -56,14 +52,10 @@ class SequenceObserver(item_observer.ItemObserver):
         self,
         client: reverb.Client,
         table_name: str,
-        data_spec: Any,
-        num_lanes: int,
-        sequence_length: int = 80,
-        period: int = 40,
+        layout: sequence_layout.SequenceLayout,
         *,
         initial_priorities: Callable[[experience_lib.Sequence], np.ndarray] | None = None,
         priority_offset: float = 1e-3,
-        frame_stack: int | None = None,
         max_in_flight_items: int = 10,
         flush_seconds: float = 1.0,
         timeout_seconds: float = 60.0,
@@ -71,41 +63,33 @@ class SequenceObserver(item_observer.ItemObserver):
     ) -> None:
         self._initial_priorities = initial_priorities
         self._priority_offset = priority_offset
-        self._layout = sequence_layout.SequenceLayout(
-            data_spec, num_lanes, sequence_length, period, frame_stack
-        )
         self._watches = {
             path: frame_stacks.StackWatch(stack, table_name, "SequenceReplay")
-            for path, stack in self._layout.stacks.items()
+            for path, stack in layout.stacks.items()
         }
         super().__init__(
             client,
             table_name,
-            self._layout.signature(),
-            num_lanes,
+            layout,
             max_in_flight_items=max_in_flight_items,
             flush_seconds=flush_seconds,
             timeout_seconds=timeout_seconds,
             version=version,
         )
-        for _ in range(num_lanes):
-            self._open_writer(self._layout.cells_per_item)
-        self._lanes = np.arange(num_lanes)
-        self._position = np.zeros(num_lanes, np.int64)  # Row of the block that comes next.
-        self._num_blocks = np.zeros(num_lanes, np.int64)  # Finished ones of the episode.
+        self._lanes = np.arange(layout.num_lanes)
+        for _ in self._lanes:
+            self._open_writer(layout.cells_per_item)
+        self._position = np.zeros_like(self._lanes)  # Row of the block that comes next.
+        self._num_blocks = np.zeros_like(self._lanes)  # Finished ones of the episode.
         # By column: the latest rows of each lane, the block that is being filled at the end.
         self._rows = {
-            name: np.stack([column] * num_lanes)
-            for length in (period, sequence_length)
-            for name, column in self._layout.rows.zeros([length]).items()
-            if self._layout.kept_rows(name) == length
+            name: column
+            for length in (layout.period, layout.sequence_length)
+            for name, column in layout.rows.zeros([layout.num_lanes, length]).items()
+            if layout.kept_rows(name) == length
         }
         self._starts: dict[str, np.ndarray] = {}  # By column, [lanes, ...], of the blocks' rows 0.
-        self._padding = self._layout.padding()
-
-    @property
-    def layout(self) -> sequence_layout.SequenceLayout:
-        return self._layout
+        self._padding = layout.padding()
 
     def reset(self) -> None:
         """Confirms what was written and starts again; steps of unfinished blocks are dropped."""
@@ -114,12 +98,6 @@ class SequenceObserver(item_observer.ItemObserver):
         for watch in self._watches.values():
             watch.reset()
         super().reset()
-
-    def _check(self, trajectory: trajectory_lib.Trajectory) -> None:
-        step, state = codec.split_state(trajectory)
-        self._layout.observed.check(step, self._table_name)
-        _, older = self._layout.split_frames(step)
-        self._layout.start.check(self._layout.start_of(state, 0, older), self._table_name)
 
     def _add(self, trajectory: trajectory_lib.Trajectory) -> None:
         step, state = codec.split_state(trajectory)
@@ -143,7 +121,7 @@ class SequenceObserver(item_observer.ItemObserver):
             self._finish_blocks(np.flatnonzero(finished), last)
 
     def _watch_stacks(self, step: trajectory_lib.Trajectory) -> None:
-        """Refuses observations that are no stacks of the latest frames."""
+        """Refuses observations that are not stacks of the latest frames."""
         if self._watches:
             leaves = tree.flatten(step)
             for field, leaf in zip(self._layout.observed.fields, leaves):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Any, Callable
 
 import numpy as np
 import reverb
@@ -31,10 +31,8 @@ class UnrollObserver(item_observer.ItemObserver):
 
     Args:
       client: Client of the replay server.
-      table_name: Queue that gets the items; its signature must be `layout.signature()`.
-      data_spec: `Trajectory` spec of one step of one lane, the agent's `collect_data_spec`.
-      num_lanes: Lanes per step.
-      unroll_length: T, steps per unroll.
+      table_name: Queue that gets the items.
+      layout: Layout of the items, the reader's.
       max_in_flight_items: Items that may be unconfirmed before a call waits.
       timeout_seconds: How long a call may wait for the learner to make room.
       version: Returns the train step of the policy that acts; items carry that of their first row.
@@ -46,40 +44,33 @@ class UnrollObserver(item_observer.ItemObserver):
         self,
         client: reverb.Client,
         table_name: str,
-        data_spec: trajectory_lib.Trajectory,
-        num_lanes: int,
-        unroll_length: int,
+        layout: unroll_layout.UnrollLayout,
         *,
         max_in_flight_items: int = 1,
         timeout_seconds: float = 60.0,
         version: Callable[[], int] | None = None,
     ) -> None:
-        self._layout = unroll_layout.UnrollLayout(data_spec, num_lanes, unroll_length)
         super().__init__(
             client,
             table_name,
-            self._layout.signature(),
-            num_lanes,
+            layout,
             max_in_flight_items=max_in_flight_items,
             flush_seconds=float("inf"),  # Every item is pushed as it is written.
             timeout_seconds=timeout_seconds,
             version=version,
         )
         self._writer = self._open_writer(window=1)
-        self._columns, self._views = self._layout.buffers()
+        self._columns, self._views = layout.buffers()
         is_bootstrap = [
             field.path == "step_type" or field.path.split("/")[0] == "observation"
-            for field in self._layout.step.fields
+            for field in layout.step.fields
         ]
         self._bootstrap_views = [view for view, of in zip(self._views, is_bootstrap) if of]
         self._once: dict[str, np.ndarray] = {}  # Columns of the current unroll's first row.
+        self._bootstrap: Any = ()  # (step type, observation) that the last step led to.
         self._row = 0
         self._next_step_type: np.ndarray | None = None
         self._items_written = 0
-
-    @property
-    def layout(self) -> unroll_layout.UnrollLayout:
-        return self._layout
 
     @property
     def items_written(self) -> int:
@@ -94,29 +85,18 @@ class UnrollObserver(item_observer.ItemObserver):
             not lost: it is still on its way.
         """
         time_step, policy_step, next_time_step = transition
-        step = trajectory_lib.Trajectory(
-            time_step.step_type,
-            time_step.observation,
-            policy_step.action,
-            policy_step.info,
-            next_time_step.step_type,
-            next_time_step.reward,
-            next_time_step.discount,
-        )
-        bootstrap = (next_time_step.step_type, next_time_step.observation)
-        if self._num_lanes == 1 and np.ndim(time_step.step_type) == 0:
-            step, bootstrap = tree.map_structure(
-                lambda leaf: np.asarray(leaf)[None], (step, bootstrap)
+        self._bootstrap = (next_time_step.step_type, next_time_step.observation)
+        super().__call__(
+            trajectory_lib.Trajectory(
+                time_step.step_type,
+                time_step.observation,
+                policy_step.action,
+                policy_step.info,
+                next_time_step.step_type,
+                next_time_step.reward,
+                next_time_step.discount,
             )
-        if not self._checked:
-            self._check(step)
-            self._checked = True
-        self._add(step)
-        self._next_step_type = bootstrap[0]
-        if self._row == self._layout.unroll_length:
-            for view, leaf in zip(self._bootstrap_views, tree.flatten(bootstrap)):
-                view[:, self._row] = leaf
-            self._write()
+        )
 
     def reset(self) -> None:
         """Drops the steps of an unfinished unroll; the next step begins another."""
@@ -132,11 +112,8 @@ class UnrollObserver(item_observer.ItemObserver):
         self.reset()
         self._writer.abandon()
 
-    def _check(self, trajectory: trajectory_lib.Trajectory) -> None:
-        self._layout.check(*codec.split_state(trajectory), self._table_name)
-
     def _add(self, trajectory: trajectory_lib.Trajectory) -> None:
-        """Puts one step of all lanes into the unroll."""
+        """Puts one step of all lanes into the unroll, and writes it once it is complete."""
         step, state = codec.split_state(trajectory)
         if self._row and not self._follows(step.step_type):
             self.reset()
@@ -146,6 +123,11 @@ class UnrollObserver(item_observer.ItemObserver):
         for view, leaf in zip(self._views, tree.flatten(step)):
             view[:, self._row] = leaf
         self._row += 1
+        self._next_step_type = step.next_step_type
+        if self._row == self._layout.unroll_length:
+            for view, leaf in zip(self._bootstrap_views, tree.flatten(self._bootstrap)):
+                view[:, self._row] = leaf
+            self._write()
 
     def _follows(self, step_type: np.ndarray) -> bool:
         """Whether the step is the one that the last led to; not if somebody reset the lanes."""

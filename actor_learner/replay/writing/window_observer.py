@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from typing import Any, Callable
+from typing import Callable
 
 import numpy as np
 import reverb
@@ -32,11 +32,8 @@ class WindowObserver(item_observer.ItemObserver):
 
     Args:
       client: Client of the replay server.
-      table_name: Table that gets the items; its signature must be
-        `WindowLayout(data_spec).signature(window)`.
-      data_spec: Spec of one step of one lane, usually `agent.collect_data_spec`.
-      num_lanes: Lanes per step.
-      window: Rows per item: n + 1 for n-step transitions.
+      table_name: Table that gets the items.
+      layout: Layout of the items, the reader's.
       priority: Returns the priority that new items get.
       max_in_flight_items: Items that may be unconfirmed before a call waits; those of one step of
         all lanes may come on top.
@@ -48,9 +45,7 @@ class WindowObserver(item_observer.ItemObserver):
         self,
         client: reverb.Client,
         table_name: str,
-        data_spec: Any,
-        num_lanes: int,
-        window: int = 2,
+        layout: window_layout.WindowLayout,
         *,
         priority: Callable[[], float],
         max_in_flight_items: int = 1_000,
@@ -58,26 +53,21 @@ class WindowObserver(item_observer.ItemObserver):
         timeout_seconds: float = 60.0,
         version: Callable[[], int] | None = None,
     ) -> None:
-        if window < 2:
-            raise ValueError(f"a window needs at least 2 rows, got {window}")
         self._priority = priority
-        self._layout = window_layout.WindowLayout(data_spec, num_lanes)
-        self._window = window
         # (step_type, next_step_type) of the rows that the next window may hold.
         self._types: collections.deque[tuple[np.ndarray, np.ndarray]] = collections.deque(
-            maxlen=window
+            maxlen=layout.window
         )
         super().__init__(
             client,
             table_name,
-            self._layout.signature(window),
-            num_lanes,
+            layout,
             max_in_flight_items=max_in_flight_items,
             flush_seconds=flush_seconds,
             timeout_seconds=timeout_seconds,
             version=version,
         )
-        self._writer = self._open_writer(window, configure=self._set_chunks)
+        self._writer = self._open_writer(layout.window, configure=self._set_chunks)
 
     def reset(self) -> None:
         self._types.clear()
@@ -88,30 +78,27 @@ class WindowObserver(item_observer.ItemObserver):
         super().close()
 
     def _set_chunks(self, writer: reverb.TrajectoryWriter) -> None:
-        for lane in range(self._num_lanes):
+        for lane in range(self._layout.num_lanes):
             writer.configure(
                 (codec.RECORD, lane),
-                num_keep_alive_refs=max(self._window, _CHUNK_ROWS),
+                num_keep_alive_refs=max(self._layout.window, _CHUNK_ROWS),
                 max_chunk_length=_CHUNK_ROWS,
             )
 
-    def _check(self, trajectory: trajectory_lib.Trajectory) -> None:
-        self._layout.observed.check(trajectory, self._table_name)
-
     def _add(self, trajectory: trajectory_lib.Trajectory) -> None:
         row = self._layout.row(trajectory, self._version())
-        lanes = range(self._num_lanes)
+        lanes = range(self._layout.num_lanes)
         self._writer.append(
             {name: [column[lane : lane + 1] for lane in lanes] for name, column in row.items()}
         )
         self._types.append((np.array(trajectory.step_type), np.array(trajectory.next_step_type)))
-        if len(self._types) < self._window:
+        if len(self._types) < self._layout.window:
             return
         (first_type, first_next), (second_type, _) = self._types[0], self._types[1]
         starts = np.flatnonzero((first_type != LAST) & (first_next == second_type)).tolist()
         priority = self._priority() if starts else 0.0
         columns = self._writer.columns
         for lane in starts:
-            item = {name: column[lane][-self._window :] for name, column in columns.items()}
+            item = {name: column[lane][-self._layout.window :] for name, column in columns.items()}
             self._writer.create_item(item, priority)
         self._writer.make_room()

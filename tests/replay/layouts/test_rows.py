@@ -64,9 +64,9 @@ def test_every_kind_of_field_survives_the_round_trip():
 
 
 def test_only_large_fields_get_a_column_of_their_own():
-    layout = rows.RowLayout(data_spec(), 4)
+    layout = rows.RowLayout(data_spec(), 4, window=2)
     assert layout.columns == ("record", "version", "observation/image")
-    signature = layout.signature(window=2)
+    signature = layout.signature()
     assert signature["observation/image"].shape == [2, 4, 32, 32, 3]
     # 3 floats, an int64, 4 bools, 2 doubles, an int8, 2 floats of action, log_prob, and the four
     # numbers of every step.

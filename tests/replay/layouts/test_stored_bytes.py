@@ -36,7 +36,7 @@ def data_spec(with_state):
     }
     info = {"log_probability": tf.TensorSpec([], tf.float32)}
     if with_state:
-        info[experience_lib.STATE] = [tf.TensorSpec([2], tf.float32), tf.TensorSpec([], tf.int64)]
+        info[experience_lib.STATE] = (tf.TensorSpec([2], tf.float32), tf.TensorSpec([], tf.int64))
     kind, number = tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.float32)
     action = tf.TensorSpec([], tf.int64)
     return trajectory_lib.Trajectory(kind, observation, action, info, kind, number, number)

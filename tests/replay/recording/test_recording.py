@@ -163,7 +163,7 @@ def test_array_specs_become_tensor_specs():
 
 
 def test_what_is_no_spec_cannot_be_described():
-    with pytest.raises(errors.SpecMismatchError, match="no spec"):
+    with pytest.raises(errors.SpecMismatchError, match="is not a spec"):
         spec_json.encode({"a": 3})
     with pytest.raises(errors.SpecMismatchError, match="keys must be text"):
         spec_json.encode({1: SPECS["flag"]})

@@ -330,7 +330,7 @@ def test_a_table_for_other_data_is_refused_before_anything_is_written(make_strea
 
 
 def test_wrong_options_are_refused(make_stream):
-    with pytest.raises(errors.ConfigError, match="rows_per_item must be at least 1"):
+    with pytest.raises(errors.ConfigError, match="rows_per_item must be a whole number, 1 or more"):
         lane_replay.LaneReplay(rows_per_item=0)
     experience = make_stream(lane_replay.LaneReplay(), 2).experience
     with pytest.raises(errors.ConfigError, match="'observation' \\(2,\\)"):

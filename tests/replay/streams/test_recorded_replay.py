@@ -83,7 +83,7 @@ def one_step_transitions(lanes):
 @pytest.mark.parametrize("n", [1, 3])
 def test_every_recorded_transition_comes_back_and_no_boundary_does(tmp_path, serve, monkeypatch, n):
     monkeypatch.setattr(
-        recorded_replay, "_MOST_ROWS", 8
+        recorded_replay, "_MAX_ROWS", 8
     )  # So that lanes are cut into several segments.
     test_recording.record(tmp_path, LANES, flush_every=7)
     served = serve(recorded_replay.RecordedReplay(str(tmp_path)), n_step=n)
@@ -100,9 +100,9 @@ def test_every_recorded_transition_comes_back_and_no_boundary_does(tmp_path, ser
 
 
 def test_every_recorded_transition_is_equally_likely(tmp_path, serve, monkeypatch):
-    monkeypatch.setattr(recorded_replay, "_MOST_ROWS", 8)
+    monkeypatch.setattr(recorded_replay, "_MAX_ROWS", 8)
     monkeypatch.setattr(
-        recorded_replay, "_MOST_LANES", 2
+        recorded_replay, "_MAX_LANES", 2
     )  # Several items, of unequal numbers of episodes.
     test_recording.record(tmp_path, LANES)
     served = serve(recorded_replay.RecordedReplay(str(tmp_path), shuffle_items=4))

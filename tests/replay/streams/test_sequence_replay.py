@@ -14,6 +14,7 @@ from actor_learner.acting import actor
 from actor_learner.agents import sequence_td
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.inference import protocol
+from actor_learner.replay.layouts import sequence_layout
 from actor_learner.replay.server import server, tables
 from actor_learner.replay.streams import sample_stream, sequence_replay
 from actor_learner.replay.writing import sequence_observer
@@ -377,16 +378,15 @@ def test_sequences_without_overlap_need_no_burn_in_and_say_when_an_episode_is_to
 
 
 def test_a_negative_offset_is_refused():
-    with pytest.raises(errors.ConfigError, match="priority_offset must be at least 0"):
+    with pytest.raises(errors.ConfigError, match="SequenceReplay.priority_offset must be 0"):
         sequence_replay.SequenceReplay(priority_offset=-1.0)
 
 
 def test_a_table_of_other_sequences_is_refused(make_stream):
     stream = make_stream(uniform(6, 3), [(4,)])
     with pytest.raises(errors.SpecMismatchError, match="sequence_length or period differ"):
-        sequence_observer.SequenceObserver(
-            stream.server.client(), sequence_replay.TABLE, stream.experience.data_spec, 1, 8, 4
-        )
+        layout = sequence_layout.SequenceLayout(stream.experience.data_spec, 1, 8, 4)
+        sequence_observer.SequenceObserver(stream.server.client(), sequence_replay.TABLE, layout)
 
 
 def test_a_step_that_does_not_follow_the_spec_is_refused(make_stream):

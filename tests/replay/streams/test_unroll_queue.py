@@ -394,9 +394,11 @@ def test_a_table_for_other_data_is_refused_before_anything_is_written(make_strea
     client = stream.server.client()
     for data_spec, lanes, length in ((other, 2, 3), (spec, 3, 3), (spec, 2, 4)):
         with pytest.raises(errors.SpecMismatchError, match="holds other data"):
-            unroll_observer.UnrollObserver(client, "unrolls", data_spec, lanes, length)
+            layout = unroll_layout.UnrollLayout(data_spec, lanes, length)
+            unroll_observer.UnrollObserver(client, "unrolls", layout)
     with pytest.raises(errors.ReplayError, match="no table 'elsewhere'; it has 'unrolls'"):
-        unroll_observer.UnrollObserver(client, "elsewhere", spec, 2, 3)
+        layout = unroll_layout.UnrollLayout(spec, 2, 3)
+        unroll_observer.UnrollObserver(client, "elsewhere", layout)
 
 
 def test_steps_that_break_their_spec_are_refused_naming_the_field(make_stream):
