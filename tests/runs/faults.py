@@ -116,11 +116,12 @@ _STEPS = 320
 """Steps that a run goes on for; the 98th, in the middle of an episode, may be faulty."""
 _TRAIN_STEPS = 100
 _HEALTHY_TRAIN_STEPS = 4
+_CHECKPOINT_INTERVAL = 2
 
 
 @configurable.register
 class PoisonWeights:
-    """A trigger that makes weights of the acting policy not finite when it is called again.
+    """A trigger that makes weights of the acting policy not finite, after the first checkpoint.
 
     Args:
       agent: Its policy.
@@ -129,13 +130,17 @@ class PoisonWeights:
 
     def __init__(self, agent: Any, value: str) -> None:
         self._agent, self._value = agent, np.float32(value)
+        self._start = 0
         self._is_due = False
+
+    def set_start(self, train_step: Any) -> None:
+        self._start = int(train_step)
 
     def __call__(self, train_step: Any) -> None:
         if self._is_due:
             weights = self._agent.collect_policy.trainable_variables[-1]
             weights.assign(np.full(weights.shape, self._value))
-        self._is_due = True
+        self._is_due = train_step >= self._start + _CHECKPOINT_INTERVAL
 
 
 class Run:
@@ -178,7 +183,7 @@ class Run:
             "import tests.runs.faults",
             "include 'base.gin'",
             f"include 'agents/{self._agent}.gin'",
-            "Learner.checkpoint_interval = 2",
+            f"Learner.checkpoint_interval = {_CHECKPOINT_INTERVAL}",
             "Learner.summary_interval = 0",
             "Experiment.report_seconds = 1e-6",
             *bindings,

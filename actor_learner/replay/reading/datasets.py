@@ -70,6 +70,8 @@ def lane_transitions(
         rate_limiter_timeout_ms=timeout_ms,
     )
 
+    # AutoGraph has nothing to convert here, and takes most of a second to find out.
+    @tf.autograph.experimental.do_not_convert
     def pool(sample: reverb.ReplaySample) -> Any:
         trajectory, version = block_reader.transitions(sample.data, layout, gamma)
         return trajectory, TransitionInfo(version)

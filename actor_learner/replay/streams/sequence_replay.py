@@ -168,6 +168,8 @@ class SequenceReplay(sample_stream.SampleStream):
             rate_limiter_timeout_ms=int(timeout_seconds * 1000),
         )
 
+        # AutoGraph has nothing to convert here, and takes most of a second to find out.
+        @tf.autograph.experimental.do_not_convert
         def unpack(sample: reverb.ReplaySample) -> Any:
             sequence, version = layout.unpack(sample.data)
             info = sample.info
