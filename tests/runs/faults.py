@@ -1,10 +1,14 @@
-"""Runs of every agent that meet a number which is not finite: in one process, and as jobs."""
+"""Runs of every agent that meet a number which is not finite: in one process, and as jobs.
+
+python -m tests.runs.faults dqn jobs /tmp/some/directory
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import pathlib
+import sys
 import uuid
 from typing import Any
 
@@ -17,9 +21,9 @@ from actor_learner import experiment, run_directory
 from actor_learner.jobs import actor, learner, replay
 from actor_learner.replay.recording import experience_recorder
 from actor_learner.runs import one_process
-from actor_learner.support import configurable, errors
+from actor_learner.support import errors
 from tests.jobs import jobs_in_process
-from tests.runs import faulty_environment
+from tests.runs import faulty_environment, poison_weights
 
 REWARD, OBSERVATION, LOSS, WEIGHTS = "reward", "observation", "loss", "weights"
 HUGE = 3e38
@@ -116,31 +120,6 @@ _STEPS = 320
 """Steps that a run goes on for; the 98th, in the middle of an episode, may be faulty."""
 _TRAIN_STEPS = 100
 _HEALTHY_TRAIN_STEPS = 4
-_CHECKPOINT_INTERVAL = 2
-
-
-@configurable.register
-class PoisonWeights:
-    """A trigger that makes weights of the acting policy not finite, after the first checkpoint.
-
-    Args:
-      agent: Its policy.
-      value: What they are made.
-    """
-
-    def __init__(self, agent: Any, value: str) -> None:
-        self._agent, self._value = agent, np.float32(value)
-        self._start = 0
-        self._is_due = False
-
-    def set_start(self, train_step: Any) -> None:
-        self._start = int(train_step)
-
-    def __call__(self, train_step: Any) -> None:
-        if self._is_due:
-            weights = self._agent.collect_policy.trainable_variables[-1]
-            weights.assign(np.full(weights.shape, self._value))
-        self._is_due = train_step >= self._start + _CHECKPOINT_INTERVAL
 
 
 class Run:
@@ -180,10 +159,11 @@ class Run:
     @contextlib.contextmanager
     def _configured(self, fault: Fault | None, *bindings: str):
         lines = [
-            "import tests.runs.faults",
+            "import tests.runs.faulty_environment",
+            "import tests.runs.poison_weights",
             "include 'base.gin'",
             f"include 'agents/{self._agent}.gin'",
-            f"Learner.checkpoint_interval = {_CHECKPOINT_INTERVAL}",
+            f"Learner.checkpoint_interval = {poison_weights.CHECKPOINT_INTERVAL}",
             "Learner.summary_interval = 0",
             "Experiment.report_seconds = 1e-6",
             *bindings,
@@ -370,3 +350,8 @@ def _arguments(fault: Fault, agent: str) -> dict[str, Any]:
     # observations. Some need two in one batch.
     field = OBSERVATION if agent in ("c51", "bc") else REWARD
     return {"fault": fault.value, "field": field, "lasting": agent not in OFFLINE}
+
+
+if __name__ == "__main__":
+    _agent, _runner, _directory = sys.argv[1:]
+    endure(RUNNERS[_runner](pathlib.Path(_directory), _agent), _agent, FAULTS)
