@@ -208,7 +208,10 @@ class ActionDistribution:
 
 
 def _draw(logits: tf.Tensor) -> tf.Tensor:
-    return tf.random.categorical(logits, 1)
+    # Of logits that are NaN, TensorFlow draws a choice that does not exist, whose probability is an
+    # error in the policy; it is for the learner to say what is not finite.
+    drawn = tf.random.categorical(logits, 1)
+    return tf.where(drawn < logits.shape[-1], drawn, 0)
 
 
 def _choices(spec: tensor_spec.BoundedTensorSpec, start: int) -> _Choices:

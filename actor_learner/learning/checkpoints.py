@@ -36,6 +36,8 @@ def saved_in_words(save: Callable[[], str | None]) -> str:
     """Saves after something else has failed; returns a clause that says what came of it."""
     try:
         path = save()
+    except errors.NotFiniteError:
+        return "the agent is not finite and was not saved; the last checkpoint is left as it is"
     except Exception as error:  # What failed first must still reach the caller.
         logging.exception("Saving a checkpoint after a failure failed, too.")
         return f"a checkpoint could not be saved either ({type(error).__name__}: {error})"

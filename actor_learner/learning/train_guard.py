@@ -18,6 +18,8 @@ from actor_learner.support import write_order
 _GRADIENTS = ("grad", "delta")
 
 
+# AutoGraph would convert every call made here, thousands of them: a second for each graph.
+@tf.autograph.experimental.do_not_convert
 def guard(first: int, losses: Sequence[Any], notes: batch_notes.BatchNotes) -> tf.Operation | None:
     """Puts the operations of a train step, on all replicas, in order.
 

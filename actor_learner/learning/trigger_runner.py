@@ -24,7 +24,9 @@ class TriggerRunner:
     """Calls triggers in the order of the list, and their optional hooks once each.
 
     A trigger that a full disk has stopped does not stop training: an `IntervalTrigger` fires again
-    once there is room, of others the user is told that what they wrote is lost.
+    once there is room, of others the user is told that what they wrote is lost. One that finds a
+    number which is not finite, such as a weight it was to save, ends training with
+    `errors.NotFiniteError` rather than `errors.TriggerError`.
 
     Attributes:
       triggers: The triggers, in the order of their calls.
@@ -73,7 +75,7 @@ class TriggerRunner:
             if hasattr(trigger, hook):
                 try:
                     self._call(trigger, getattr(trigger, hook), train_step, f" in {hook}")
-                except errors.TriggerError as error:
+                except (errors.TriggerError, errors.NotFiniteError) as error:
                     failure = failure or error
         if failure is not None:
             raise failure
@@ -89,8 +91,11 @@ class TriggerRunner:
             if disk_space.is_out_of_space(error):
                 self._note_unsaved(trigger, error)
                 return
+            # What a trigger finds not to be finite is no mistake of the trigger, and starting again
+            # does not mend it.
+            diverged = isinstance(error, errors.NotFiniteError)
             index = next(i for i, other in enumerate(self.triggers) if other is trigger)
-            raise errors.TriggerError(
+            raise (errors.NotFiniteError if diverged else errors.TriggerError)(
                 f"trigger {index} ({_name(trigger)}) raised {type(error).__name__}{where} at train "
                 f"step {train_step}: {error}\nTraining stopped; {self._save()}."
             ) from error

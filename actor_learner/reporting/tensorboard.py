@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import numpy as np
+
 from actor_learner.reporting import logger as logger_lib
 from actor_learner.support import errors
 
@@ -70,7 +72,9 @@ class TensorBoardLogger:
         with self._writer.as_default(step=step), summary.record_if(True):
             for key, value in values.items():
                 if not isinstance(value, str):
-                    summary.scalar(_TAGS.get(key, f"charts/{key}"), value)
+                    with np.errstate(over="ignore"):  # TensorFlow refuses what float32 cannot hold.
+                        number = np.float32(value)
+                    summary.scalar(_TAGS.get(key, f"charts/{key}"), number)
         self._writer.flush()
 
     def _abandon(self) -> None:

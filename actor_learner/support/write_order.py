@@ -80,6 +80,7 @@ def checks_come_first(*, gradients: bool = False) -> Iterator[None]:
             operation._set_attr(_CHECKED, attr_value_pb2.AttrValue(b=True))
 
 
+@tf.autograph.experimental.do_not_convert  # It loops over operations, not in the graph.
 def order(operations: Iterable[tf.Operation], after: Any = None) -> tf.Operation | None:
     """Has each write wait for the checks before it.
 

@@ -136,6 +136,16 @@ def test_rows_filled_with_zeros_do_not_break_actions_that_begin_at_three():
     assert np.isfinite(found).all()
 
 
+@pytest.mark.parametrize("spec", [CHOICE, CHOICES])
+def test_parameters_that_are_not_a_number_still_give_choices_that_there_are(spec):
+    distribution = action_distribution.ActionDistribution(spec)
+    parameters = tf.fill([8, distribution.num_parameters], np.nan)
+    sample = distribution.sample(parameters)
+    assert (sample.action >= spec.minimum).numpy().all()
+    assert (sample.action <= spec.maximum).numpy().all()
+    assert np.isnan(distribution.log_probability(parameters, *sample)).all()
+
+
 def test_actions_that_cannot_be_chosen_are_refused():
     with pytest.raises(errors.SpecMismatchError, match="needs bounds"):
         action_distribution.ActionDistribution(tf.TensorSpec([], tf.int32))

@@ -25,7 +25,7 @@ from actor_learner.agents import (
     td3,
 )
 from actor_learner.agents import normalized_agent as normalized_agent_lib
-from actor_learner.runs import overlap
+from actor_learner.runs import threads
 from actor_learner.support import errors
 
 B = tensor_spec.BoundedTensorSpec
@@ -280,7 +280,7 @@ def test_a_checkpoint_restores_the_statistics(name, tmp_path):
 def test_who_follows_the_policys_variables_acts_by_the_learners_statistics(name):
     learner, _, reference = trained(name)
     actor = build_normalized(name)
-    overlap.PolicyCopy(
+    threads.PolicyCopy(
         learner.agent.collect_policy.variables(), actor.agent.collect_policy.variables()
     ).apply()
     step = time_steps(np.random.default_rng(5), 16)

@@ -173,6 +173,23 @@ def test_no_checkpoint_is_written_of_weights_that_are_not_finite(tmp_path):
     assert names == {"ckpt-1.index"}
 
 
+def test_a_trigger_that_meets_weights_which_are_not_finite_ends_training_as_divergence(tmp_path):
+    def poison(train_step):
+        if train_step == 2:
+            trained._agent.weight.assign(np.nan)
+
+    # The learner's own checkpoint is a trigger, too, and comes after this one.
+    with make(tmp_path, dataset_fn=batches(), triggers=[poison], checkpoint_interval=1) as trained:
+        trained.run(1)
+        with pytest.raises(errors.NotFiniteError, match="weight") as raised:
+            trained.run(1)
+    message = str(raised.value)
+    assert "IntervalTrigger" in message and "at train step 2" in message
+    assert "was not saved; the last checkpoint is left as it is" in message
+    names = {path.split("/")[-1] for path in glob.glob(f"{tmp_path}/train/checkpoints/*.index")}
+    assert names == {"ckpt-1.index"}
+
+
 @pytest.mark.parametrize("option", [{"when_not_finite": "go on"}, {"max_skipped_in_a_row": 0}])
 def test_settings_that_make_no_sense_are_refused(tmp_path, option):
     with pytest.raises(ValueError, match=next(iter(option))):

@@ -58,6 +58,16 @@ def test_every_metric_is_drawn_under_its_tag_against_environment_steps(tmp_path)
     logger.close()
 
 
+def test_a_number_too_large_to_be_drawn_is_infinite_there_and_no_error(tmp_path):
+    logger = tensorboard.TensorBoardLogger(tmp_path)
+    logger.write({"environment_steps": 1, "return": 1e39, "replay_size": 2**40})
+    logger.close()
+    assert read_scalars(tmp_path) == {
+        "charts/episodic_return": [(1, float("inf"))],
+        "replay/size": [(1, 2.0**40)],
+    }
+
+
 def test_a_row_without_environment_steps_is_refused(tmp_path):
     logger = tensorboard.TensorBoardLogger(tmp_path)
     with pytest.raises(errors.ActorLearnerError, match=r"no 'environment_steps', only \['loss'\]"):

@@ -1,4 +1,4 @@
-"""An environment that gives one reward which is not a finite number, when it is told to."""
+"""An environment that gives rewards or observations which are not finite, when it is told to."""
 
 from __future__ import annotations
 
@@ -19,8 +19,12 @@ class FaultyEnvironment(py_environment.PyEnvironment):
     Args:
       seed: Of no effect.
       num_envs: Must be 1.
-      fault: The reward of step `at`; None for 1 as of all others.
+      fault: What one number of step `at` is instead, such as 3e38, 'nan' or 'inf', which no gin
+        file can say otherwise; None for no fault.
+      field: Where: 'reward' or 'observation'.
       at: Counted over all episodes, from 1.
+      lasting: Whether all later steps have it, too.
+      continuous: Whether actions are vectors in [-1, 1] rather than one of two numbers.
       check_finite: False lets it pass to the learner; None has whoever collects refuse it.
     """
 
@@ -28,41 +32,49 @@ class FaultyEnvironment(py_environment.PyEnvironment):
         self,
         seed: int = 0,
         num_envs: int = 1,
-        fault: float | None = None,
-        at: int = 100,
+        fault: float | str | None = None,
+        field: str = "reward",
+        at: int = 98,
+        lasting: bool = False,
+        continuous: bool = False,
         check_finite: bool | None = False,
     ) -> None:
         super().__init__()
         assert num_envs == 1
+        assert field in ("reward", "observation")
         self.check_finite = check_finite
-        self._fault, self._at = fault, at
+        self._fault = None if fault is None else np.float64(fault).astype(np.float32)
+        self._field, self._at, self._lasting = field, at, lasting
+        self._continuous = continuous
         self._steps = self._step_of_episode = 0
 
     def observation_spec(self):
         return array_spec.BoundedArraySpec([2], np.float32, 0.0, 1.0)
 
     def action_spec(self):
+        if self._continuous:
+            return array_spec.BoundedArraySpec([2], np.float32, -1.0, 1.0)
         return array_spec.BoundedArraySpec([], np.int64, 0, 1)
 
     def _reset(self):
         self._step_of_episode = 0
-        return ts.restart(self._observation())
+        return ts.restart(np.array([0.0, 1.0], np.float32))
 
     def _step(self, action):
         if self._current_time_step.is_last():
             return self._reset()
         self._steps += 1
         self._step_of_episode += 1
-        faulty = self._fault is not None and self._steps == self._at
-        reward = np.float32(self._fault if faulty else 1.0)
+        observation = np.array([self._step_of_episode / LENGTH, 1.0], np.float32)
+        reward = np.asarray(1.0, np.float32)
+        is_faulty = self._steps >= self._at if self._lasting else self._steps == self._at
+        if self._fault is not None and is_faulty:
+            (reward if self._field == "reward" else observation[:1])[...] = self._fault
         ended = self._step_of_episode == LENGTH
         # Not by TF-Agents' functions, which refuse NaN.
         return ts.TimeStep(
             np.asarray(ts.StepType.LAST if ended else ts.StepType.MID, np.int32),
-            np.asarray(reward, np.float32),
+            reward,
             np.asarray(0.0 if ended else 1.0, np.float32),
-            self._observation(),
+            observation,
         )
-
-    def _observation(self):
-        return np.array([self._step_of_episode / LENGTH, 1.0], np.float32)

@@ -15,6 +15,7 @@ SHARED = (
     "Evaluation.target_return = None",
     "Experiment.report_seconds = 0.001",
     "Learner.checkpoint_interval = 0",
+    "Learner.summary_interval = 1",  # One graph, which records, instead of two.
 )
 SEQUENCES = (
     "Experiment.environment_steps = 420",

@@ -106,7 +106,7 @@ def test_actors_that_are_restarted_for_ever_leave_no_more_than_the_latest_proces
     assert statistics.episodes == count + 2
     assert statistics.totals == {0: 10, 1: 7}
     assert len(statistics.state()["processes"]) == reported_statistics._REMEMBERED_PROCESSES
-    # What comes again out of a restored replay still changes nothing, after a restart as well.
+    # What comes again still changes nothing, after a restart of the learner as well.
     later = resumed(statistics)
     assert later.take(report(0, f"process {count - 500}", 10, episodes=1)) == 0
     assert later.take(report(1, "steady", 7, episodes=2)) == 0

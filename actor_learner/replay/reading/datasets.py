@@ -94,6 +94,8 @@ def lane_transitions(
         timeout_seconds=timeout_seconds,
     )
 
+    # AutoGraph has nothing to convert here, and takes most of a second to find out.
+    @tf.autograph.experimental.do_not_convert
     def pool(sample: reverb.ReplaySample) -> Any:
         trajectory, version = block_reader.transitions(sample.data, layout, gamma)
         return trajectory, TransitionInfo(version)

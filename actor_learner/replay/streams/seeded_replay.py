@@ -116,6 +116,8 @@ class SeededReplay(sample_stream.SampleStream):
             for name, spec in layout.signature().items()
         }
 
+        # AutoGraph has nothing to convert here, and takes most of a second to find out.
+        @tf.autograph.experimental.do_not_convert
         def unpack(columns: dict[str, tf.Tensor]) -> tuple:
             trajectory = n_step.fold(layout.unpack(columns), experience.gamma)
             return trajectory, datasets.TransitionInfo(columns[codec.VERSION][:, 0])

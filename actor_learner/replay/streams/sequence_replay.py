@@ -155,6 +155,8 @@ class SequenceReplay(sample_stream.SampleStream):
             timeout_seconds=timeout_seconds,
         )
 
+        # AutoGraph has nothing to convert here, and takes most of a second to find out.
+        @tf.autograph.experimental.do_not_convert
         def unpack(sample: reverb.ReplaySample) -> Any:
             sequence, version = layout.unpack(sample.data)
             return importance.weighted_batch(
