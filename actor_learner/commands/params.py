@@ -9,8 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from actor_learner.reporting import formatting
-from actor_learner.support import errors
+from actor_learner.support import errors, formatting
 
 OK = 0
 

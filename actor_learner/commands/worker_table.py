@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from actor_learner.jobs import status as status_lib
-from actor_learner.reporting import formatting
+from actor_learner.support import formatting
 
 _HEAD = ("job", "state", "process", "steps", "steps/s", "version", "lag", "restarts", "note")
 _NONE = "-"

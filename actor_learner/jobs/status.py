@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from actor_learner.jobs import names, states
-from actor_learner.reporting import formatting
-from actor_learner.support import errors
+from actor_learner.support import errors, formatting
 
 LONGEST_TRACEBACK = 8_000
 """Characters of a traceback kept in a status; the end of a longer one, where the cause is."""

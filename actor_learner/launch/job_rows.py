@@ -8,7 +8,7 @@ from actor_learner.jobs import states
 from actor_learner.jobs import status as status_lib
 from actor_learner.launch import status_reader as status_reader_lib
 from actor_learner.launch import supervised_job, view
-from actor_learner.reporting import formatting
+from actor_learner.support import formatting
 
 _FIRST = ("learner", "replay", "policy", "actor", "evaluator")
 

@@ -9,8 +9,7 @@ from typing import Callable
 
 from actor_learner.jobs import states
 from actor_learner.launch import job_spec, restarts
-from actor_learner.reporting import formatting
-from actor_learner.support import errors
+from actor_learner.support import errors, formatting
 
 WAITING, UP = "waiting", "up"
 COMPLETED, FAILED, STOPPED = "completed", "failed", "stopped"

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Callable, Protocol, TextIO
 
 from absl import logging
 
-from actor_learner.reporting import console, formatting, rich_view
+from actor_learner.reporting import console, rich_view
+from actor_learner.support import formatting
 
 if TYPE_CHECKING:
     import rich.console

@@ -8,7 +8,7 @@ from typing import Callable
 from actor_learner.jobs import states
 from actor_learner.jobs import status as status_lib
 from actor_learner.launch import supervised_job
-from actor_learner.reporting import formatting
+from actor_learner.support import formatting
 
 SAY_SECONDS = 10.0
 """A job that has been silent for so long is pointed out."""

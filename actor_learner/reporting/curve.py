@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from actor_learner.reporting import formatting
 from actor_learner.reporting import logger as logger_lib
-from actor_learner.support import atomic
+from actor_learner.support import atomic, formatting
 
 if TYPE_CHECKING:
     from matplotlib import axes, figure

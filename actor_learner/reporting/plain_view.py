@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import Callable, TextIO
 
-from actor_learner.reporting import formatting, progress
 from actor_learner.reporting import logger as logger_lib
+from actor_learner.reporting import progress
+from actor_learner.support import formatting
 
 
 class PlainView:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import collections
 
-from actor_learner.reporting import formatting
 from actor_learner.reporting import logger as logger_lib
+from actor_learner.support import formatting
 
 NOT_SAVED = "not_saved"
 """Key of what a full disk keeps from being saved, in words; empty if nothing."""

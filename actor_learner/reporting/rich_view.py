@@ -7,8 +7,9 @@ import os
 import time
 from typing import TYPE_CHECKING, Callable, TextIO
 
-from actor_learner.reporting import formatting, progress
 from actor_learner.reporting import logger as logger_lib
+from actor_learner.reporting import progress
+from actor_learner.support import formatting
 
 if TYPE_CHECKING:
     import rich.console

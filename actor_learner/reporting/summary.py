@@ -6,9 +6,8 @@ import os
 import pathlib
 import shlex
 
-from actor_learner.reporting import formatting
 from actor_learner.reporting import logger as logger_lib
-from actor_learner.support import errors
+from actor_learner.support import errors, formatting
 
 _HEADLINES = {
     "completed": "Finished",

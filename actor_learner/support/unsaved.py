@@ -23,8 +23,7 @@ from typing import Any, Callable, TypeVar
 
 from absl import logging
 
-from actor_learner.reporting import formatting
-from actor_learner.support import configurable, disk_space, errors
+from actor_learner.support import configurable, disk_space, errors, formatting
 
 T = TypeVar("T")
 

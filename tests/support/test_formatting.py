@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from actor_learner.reporting import formatting
+from actor_learner.support import formatting
 
 
 @pytest.mark.parametrize(
