@@ -78,7 +78,10 @@ class ReportSender:
     def flush(self, timeout_seconds: float) -> None:
         """Waits until the learner has counted everything, or time is up, which is logged."""
         deadline = time.monotonic() + timeout_seconds
-        while self._counted < self._acting.steps_taken:
+        while True:
+            self._take_answer()
+            if self._counted >= self._acting.steps_taken:
+                return
             left = deadline - time.monotonic()
             if left <= 0:
                 logging.warning(
@@ -88,7 +91,6 @@ class ReportSender:
                     self._acting.steps_taken,
                 )
                 return
-            self._take_answer()
             if self._sent is None:
                 self._send()
             futures.wait([self._sent], min(left, 1.0))
