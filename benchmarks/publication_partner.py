@@ -55,7 +55,7 @@ class Learner:
 
     Args:
       address: Of the server.
-      publish_seconds: `Experiment.publish_seconds`.
+      publish_seconds: `Staleness.publish_seconds`.
     """
 
     def __init__(self, address: str, publish_seconds: float) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from absl import logging
 
 from actor_learner import experiment as experiment_lib
+from actor_learner import run_settings
 from actor_learner.environments import lanes
 from actor_learner.jobs import extra_jobs, follower, peer, replay_connection, reports, worker
 from actor_learner.jobs import job as job_lib
@@ -212,8 +213,8 @@ class ActorJob(worker.Worker):
     def _must_wait(self) -> bool:
         if self._reports.steps_left() <= 0:
             return True
-        most, lag = self._experiment.max_version_lag, self._follower.lag
-        waits = self._experiment.when_lagging == experiment_lib.WAIT
+        most, lag = self._experiment.staleness.max_version_lag, self._follower.lag
+        waits = self._experiment.staleness.when_lagging == run_settings.WAIT
         return waits and most is not None and lag is not None and lag > most
 
     def _wait(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from absl import logging
 
 from actor_learner import experiment as experiment_lib
-from actor_learner import parts
+from actor_learner import parts, run_settings
 from actor_learner.jobs import (
     done_marker,
     extra_jobs,
@@ -215,9 +215,9 @@ class LearnerJob(worker.Worker):
 
     def _build_learning(self) -> None:
         experiment, plan, job = self._experiment, self._model.plan, self.job
-        if experiment.when_lagging == experiment_lib.DROP:
+        if experiment.staleness.when_lagging == run_settings.DROP:
             self._limit = version_limit.VersionLimit(
-                self._model.train_step, experiment.max_version_lag
+                self._model.train_step, experiment.staleness.max_version_lag
             )
         self._statistics = reported_statistics.ReportedStatistics()
         # The number of steps is restored with the learner; the rows continue from there.

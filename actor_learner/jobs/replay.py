@@ -84,7 +84,7 @@ class ReplayJob(worker.Worker):
         self._saved_at = time.monotonic()
 
     def poll(self) -> worker.PollResult:
-        interval = self._experiment.replay_checkpoint_seconds
+        interval = self._experiment.checkpoints.replay_seconds
         if interval and self.job.run_dir and time.monotonic() - self._saved_at >= interval:
             unsaved.ledger().attempt(_CONTENTS, self._save, where=self.job.run_dir.replay)
             self._saved_at = time.monotonic()

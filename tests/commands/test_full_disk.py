@@ -25,8 +25,8 @@ BINDINGS = (
     "Experiment.updates_per_step = 0.1",
     "Evaluation.interval = 1_000",
     "Evaluation.episodes = 2",
-    "Experiment.report_seconds = 0.1",
-    "Experiment.checkpoint_seconds = 0.5",
+    "Reporting.seconds = 0.1",
+    "Checkpoints.seconds = 0.5",
     "Learner.summary_interval = 50",
     "dqn.fc_layer_params = (16,)",
 )
@@ -155,7 +155,7 @@ def test_a_disk_that_stays_full_ends_with_exit_code_1_and_leaves_what_was_saved_
         disk,
         "train",
         "--gin_param=full_disk.final_wait_seconds = 2",
-        "--gin_param=Experiment.save_replay = True",
+        "--gin_param=Checkpoints.save_replay = True",
     )
     train.wait_for(train.checkpoints)
     disk.fill()
@@ -170,7 +170,7 @@ def test_a_disk_that_stays_full_ends_with_exit_code_1_and_leaves_what_was_saved_
 
 
 def test_jobs_and_their_launcher_survive_a_full_disk(disk):
-    up = Watched(disk, "up", "--actors=1", "--gin_param=Experiment.replay_checkpoint_seconds = 1")
+    up = Watched(disk, "up", "--actors=1", "--gin_param=Checkpoints.replay_seconds = 1")
     up.wait_for(up.checkpoints)
     disk.fill()
     up.wait_for(lambda: re.search(r"learner-0 running.*NOT SAVED: ", up.said))

@@ -165,7 +165,7 @@ class Run:
             f"include 'agents/{self._agent}.gin'",
             f"Learner.checkpoint_interval = {poison_weights.CHECKPOINT_INTERVAL}",
             "Learner.summary_interval = 0",
-            "Experiment.report_seconds = 1e-6",
+            "Reporting.seconds = 1e-6",
             *bindings,
         ]
         if fault is not None and fault.place == WEIGHTS:
