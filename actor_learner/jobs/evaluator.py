@@ -22,6 +22,8 @@ _DELIVERY_SECONDS = 10.0
 _LAST_DELIVERY_SECONDS = 5.0
 """How long a job that was asked to end still tries to deliver a result."""
 
+_LEAVE_SECONDS = 1.0
+
 
 class EvaluatorJob(worker.Worker):
     """Evaluates the greedy policy of the newest version, again and again.
@@ -121,6 +123,12 @@ class EvaluatorJob(worker.Worker):
             self._deliver(_LAST_DELIVERY_SECONDS)
         if self._result is not None:
             logging.warning("%s ends with an evaluation undelivered", self.job)
+        if self.job.stopping.is_set():
+            # The learner, if it is there, need not wait for another result.
+            with contextlib.suppress(protocol.NoAnswerError, protocol.RefusedError):
+                self._learner.request(
+                    news_lib.LEAVE, {"evaluator": self.job.index}, timeout_seconds=_LEAVE_SECONDS
+                )
 
     def _is_due(self, news: news_lib.News | None) -> bool:
         if news is None or not self._experiment.evaluation.interval:

@@ -92,6 +92,7 @@ class LearnerJob(worker.Worker):
         self._final: final_evaluation.FinalEvaluation | None = None
         self._reported_steps = 0
         self._actors: list[int] = []
+        self._left: set[int] = set()  # Evaluators that were told to end.
         self._alone_since: float | None = None
         self._said_alone = False
         self._iterations = 1
@@ -135,6 +136,7 @@ class LearnerJob(worker.Worker):
         )
         job.wire.handle(news_lib.REPORT, self._receive)
         job.wire.handle(news_lib.RESULT, self._receive)
+        job.wire.handle(news_lib.LEAVE, self._receive)
         run_files.describe_run(job)
         self._done = done_marker.DoneMarker(job.run_dir.path, self._experiment)
         self._learning.start()
@@ -147,7 +149,6 @@ class LearnerJob(worker.Worker):
             self._finish(reason)
 
     def poll(self) -> worker.PollResult | bool:
-        self._epoch.require_latest()
         self._take_messages()
         if self._final is not None:
             return self._rest()
@@ -313,6 +314,7 @@ class LearnerJob(worker.Worker):
         if not self._saving.acquire(blocking=False):
             return  # What a checkpoint holds must be of one moment.
         try:
+            self._epoch.require_latest()
             present = self._present("actor")
             if present != self._actors:
                 logging.info("Actors now: %s.", ", ".join(map(str, present)) or "none")
@@ -328,8 +330,14 @@ class LearnerJob(worker.Worker):
 
     def _take(self, request: protocol.Request) -> None:
         if request.message.kind == news_lib.RESULT:
-            self._evaluations.take(_result(request.body), request.message.arrays.get("policy"))
+            result = _result(request.body)
+            self._left.discard(result["evaluator"])  # It was started again.
+            self._evaluations.take(result, request.message.arrays.get("policy"))
             request.answer({"epoch": self._epoch.number})
+            return
+        if request.message.kind == news_lib.LEAVE:
+            self._left.add(news_lib.checked(request.body, {"evaluator": int})["evaluator"])
+            request.answer()
             return
         report = _report(request.body)
         steps = self._statistics.take(report)
@@ -495,7 +503,7 @@ class LearnerJob(worker.Worker):
         """Waits, training being complete, for the final version's evaluation to write it down."""
         self._tell_news()
         raters = self._evaluations.raters(self._final.version)
-        done = not self._final.is_expected(self._present("evaluator"), raters)
+        done = not self._final.is_expected(self._present("evaluator"), raters, self._left)
         if done:
             self._require_rated()
         return worker.PollResult(done=done, idle_seconds=_REST_SECONDS)

@@ -137,7 +137,7 @@ class ReplayJob(worker.Worker):
         if self._port is not None:
             return self._port
         before = self.job.remembered(_PORT, "0")
-        if before == "0":
+        if not before.isdecimal() or not int(before):
             return None
         if server.port_is_free(int(before)):
             return int(before)
