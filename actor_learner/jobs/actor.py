@@ -20,6 +20,7 @@ KIND = "actor"
 _WAIT_SECONDS = 0.2
 _OUTAGE_SECONDS = 1.0
 _LAST_REPORT_SECONDS = 10.0
+_GONE_SECONDS = 3.0
 _LAST_ITEMS_SECONDS = 5.0
 _FRESH_POLICY_SECONDS = 0.25
 
@@ -139,8 +140,10 @@ class ActorJob(worker.Worker):
 
     def _report_at_the_end(self) -> None:
         """Tells the learner of the last turns; one that is gone is not waited for."""
-        if self._follower.silent_seconds < _WAIT_SECONDS or not self.job.stopping.is_set():
+        if not self.job.stopping.is_set():
             self._reports.flush(_LAST_REPORT_SECONDS)
+        elif self._follower.silent_seconds < _GONE_SECONDS:
+            self._reports.flush(_GONE_SECONDS)  # It may be ending, too.
 
     def _take_turn(self) -> None:
         before = self._acting.steps_taken

@@ -194,6 +194,16 @@ def test_an_actor_ends_when_its_learner_says_so(learner, start):
     jobs_in_process.poll_until(lambda: is_done(made.poll()), "it ends")
 
 
+def test_an_actor_that_is_asked_to_end_reports_its_last_turn(learner, start):
+    learner.say(10, version=10)
+    made = start()
+    jobs_in_process.poll_until(lambda: learner.reports, "it reports", made)
+    made._acting.run()  # A turn that it had no time to report.
+    made.job.stopping.set()
+    made.close()
+    assert learner.reports[-1]["total"] == made._acting.steps_taken
+
+
 def test_an_actor_that_comes_after_the_last_step_ends_at_once(learner, start):
     learner.say(10, version=10, steps=STEPS, done=True)
     assert is_done(start().poll())
