@@ -14,7 +14,7 @@ from actor_learner.environments import lanes
 from actor_learner.jobs import extra_jobs, follower, peer, replay_connection, reports, worker
 from actor_learner.jobs import job as job_lib
 from actor_learner.runs import acting_side, model
-from actor_learner.support import errors, reverb_calls, seeds
+from actor_learner.support import errors, fault_points, reverb_calls, seeds
 
 KIND = "actor"
 _WAIT_SECONDS = 0.2
@@ -141,9 +141,9 @@ class ActorJob(worker.Worker):
     def _report_at_the_end(self) -> None:
         """Tells the learner of the last turns; one that is gone is not waited for."""
         if not self.job.stopping.is_set():
-            self._reports.flush(_LAST_REPORT_SECONDS)
+            self._reports.finish(_LAST_REPORT_SECONDS)
         elif self._follower.silent_seconds < _GONE_SECONDS:
-            self._reports.flush(_GONE_SECONDS)  # It may be ending, too.
+            self._reports.finish(_GONE_SECONDS)  # It may be ending, too.
 
     def _take_turn(self) -> None:
         before = self._acting.steps_taken
@@ -154,7 +154,9 @@ class ActorJob(worker.Worker):
             # The server is away, or full because the learner is: what was written is on its way.
             self._replay.note_outage(error)
         self._environment_step += self._acting.steps_taken - before
+        fault_points.reach(fault_points.TURN_TAKEN)
         self._reports.send()
+        fault_points.reach(fault_points.TURN_REPORTED)
 
     def _has_no_time(self) -> bool:
         """Whether this job was asked to end, and has tried to get rid of its items since then."""

@@ -14,7 +14,7 @@ from actor_learner.jobs import news as news_lib
 from actor_learner.learning import evaluation
 from actor_learner.messaging import protocol
 from actor_learner.runs import contract, model, rating
-from actor_learner.support import errors, seeds
+from actor_learner.support import errors, fault_points, seeds
 
 KIND = "evaluator"
 _WAIT_SECONDS = 0.5
@@ -155,6 +155,7 @@ class EvaluatorJob(worker.Worker):
         }
         is_best = self._best.best is not was_best
         self._result = (body, {"policy": self._follower.packed} if is_best else {})
+        fault_points.reach(fault_points.POLICY_RATED)
         self._deliver()
 
     def _deliver(self, timeout_seconds: float = _DELIVERY_SECONDS) -> None:
@@ -171,6 +172,7 @@ class EvaluatorJob(worker.Worker):
             return
         self._result = None
         self._evaluations += 1
+        fault_points.reach(fault_points.RESULT_DELIVERED)
 
     def _give_up_if_asked(self) -> None:
         if self.job.stopping.is_set():

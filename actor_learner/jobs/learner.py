@@ -42,7 +42,7 @@ from actor_learner.runs import (
     warm_start,
 )
 from actor_learner.runs import epoch as epoch_lib
-from actor_learner.support import counters, errors, reverb_calls, unsaved
+from actor_learner.support import counters, errors, fault_points, reverb_calls, unsaved
 
 KIND = "learner"
 SLICE_SECONDS = 0.25
@@ -56,9 +56,10 @@ _STUCK_SECONDS = 1.0
 _LAST_STEP_SECONDS = 5.0
 _TABLE_SECONDS = 5.0
 _ALONE_SECONDS = 10.0
+_LAST_REPORTS_SECONDS = 10.0
 _MAX_WAITING = 10_000
 
-_REPORT = {"actor": int, "incarnation": str, "total": int, "episodes": int}
+_REPORT = {"actor": int, "incarnation": str, "total": int, "episodes": int, "last": bool}
 _LISTS = {"returns": (int, float), "lengths": (int,)}
 _RESULT = {
     "evaluator": int, "incarnation": str, "train_step": int, "environment_step": int,
@@ -92,7 +93,8 @@ class LearnerJob(worker.Worker):
         self._final: final_evaluation.FinalEvaluation | None = None
         self._reported_steps = 0
         self._actors: list[int] = []
-        self._left: set[int] = set()  # Evaluators that were told to end.
+        self._left: set[int] = set()  # Evaluators that were told to end,
+        self._gone: set[int] = set()  # and actors that have reported for the last time.
         self._alone_since: float | None = None
         self._said_alone = False
         self._iterations = 1
@@ -315,7 +317,7 @@ class LearnerJob(worker.Worker):
             return  # What a checkpoint holds must be of one moment.
         try:
             self._epoch.require_latest()
-            present = self._present("actor")
+            present = [index for index in self._present("actor") if index not in self._gone]
             if present != self._actors:
                 logging.info("Actors now: %s.", ", ".join(map(str, present)) or "none")
             self._actors = present
@@ -333,6 +335,7 @@ class LearnerJob(worker.Worker):
             result = _result(request.body)
             self._left.discard(result["evaluator"])  # It was started again.
             self._evaluations.take(result, request.message.arrays.get("policy"))
+            fault_points.reach(fault_points.RESULT_KEPT)
             request.answer({"epoch": self._epoch.number})
             return
         if request.message.kind == news_lib.LEAVE:
@@ -340,10 +343,12 @@ class LearnerJob(worker.Worker):
             request.answer()
             return
         report = _report(request.body)
+        (self._gone.add if report["last"] else self._gone.discard)(report["actor"])
         steps = self._statistics.take(report)
         if steps:
             self._reported_steps += steps
             counters.add(self._model.environment_step, steps)
+            fault_points.reach(fault_points.REPORT_COUNTED)
         everyone = sorted({*self._actors, report["actor"]})
         request.answer(
             {
@@ -368,6 +373,7 @@ class LearnerJob(worker.Worker):
         with self._saving:
             self._epoch.require_latest()
             yield
+            fault_points.reach(fault_points.CHECKPOINT_SAVED)
 
     # Training.
 
@@ -484,7 +490,9 @@ class LearnerJob(worker.Worker):
         """Saves and exports, then publishes the final version and says that it is the final one."""
         train_step, run_dir = self._learning.train_step, self.job.run_dir
         self._learning.save()
+        fault_points.reach(fault_points.LAST_CHECKPOINT_SAVED)
         self._done.note(train_step, reason)
+        fault_points.reach(fault_points.DONE_NOTED)
         self._stored.push()
         policy_export.export_policies(
             str(run_dir.policies), self._model.agent, self._model.train_step
@@ -496,6 +504,8 @@ class LearnerJob(worker.Worker):
             self._settings.final_evaluation_seconds,
             num_evaluators=self._num_evaluators,
         )
+        self._finished_at = time.monotonic()
+        self._finished_with = self._learning.environment_step
         self._tell_news()
         logging.info("Training is complete: %s.", reason)
 
@@ -503,7 +513,14 @@ class LearnerJob(worker.Worker):
         """Waits, training being complete, for the final version's evaluation to write it down."""
         self._tell_news()
         raters = self._evaluations.raters(self._final.version)
-        done = not self._final.is_expected(self._present("evaluator"), raters, self._left)
+        waited = time.monotonic() - self._finished_at
+        # Actors tell of their last turns, which they were in the middle of.
+        done = (not self._actors or waited > _LAST_REPORTS_SECONDS) and not (
+            self._final.is_expected(self._present("evaluator"), raters, self._left)
+        )
+        if done and self._learning.environment_step != self._finished_with:
+            self._learning.save()
+            self._write_row(final=True)
         if done:
             self._require_rated()
         return worker.PollResult(done=done, idle_seconds=_REST_SECONDS)

@@ -15,7 +15,7 @@ from actor_learner.messaging import protocol
 from actor_learner.replay.server import server
 from actor_learner.replay.streams import recorded_replay
 from actor_learner.runs import model, table_checks
-from actor_learner.support import disk_space, errors, unsaved
+from actor_learner.support import disk_space, errors, fault_points, unsaved
 
 KIND = "replay"
 _PORT, _RUN_ID = "replay_port", "run_id"
@@ -121,6 +121,7 @@ class ReplayJob(worker.Worker):
             self._save_error = f"NOT SAVED: {error}"
             return unsaved.LATER
         self._save_error = None
+        fault_points.reach(fault_points.CONTENTS_SAVED)
         return None
 
     def _tell(self, request: protocol.Request) -> None:
