@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import threading
 import time
@@ -16,6 +15,7 @@ from actor_learner import parts, run_settings
 from actor_learner.jobs import (
     done_marker,
     extra_jobs,
+    inbox,
     publisher,
     replay_connection,
     run_files,
@@ -42,7 +42,7 @@ from actor_learner.runs import (
     warm_start,
 )
 from actor_learner.runs import epoch as epoch_lib
-from actor_learner.support import counters, errors, fault_points, reverb_calls, unsaved
+from actor_learner.support import errors, fault_points, reverb_calls, unsaved
 
 KIND = "learner"
 SLICE_SECONDS = 0.25
@@ -57,10 +57,7 @@ _LAST_STEP_SECONDS = 5.0
 _TABLE_SECONDS = 5.0
 _ALONE_SECONDS = 10.0
 _LAST_REPORTS_SECONDS = 10.0
-_MAX_WAITING = 10_000
 
-_REPORT = {"actor": int, "incarnation": str, "total": int, "episodes": int, "last": bool}
-_LISTS = {"returns": (int, float), "lengths": (int,)}
 _RESULT = {
     "evaluator": int, "incarnation": str, "train_step": int, "environment_step": int,
     "mean": float, "std": float, "min": float, "max": float, "episodes": int,
@@ -86,15 +83,10 @@ class LearnerJob(worker.Worker):
     def __init__(self, num_evaluators: int = 0) -> None:
         self._num_evaluators = num_evaluators
         self._closing = contextlib.ExitStack()
-        self._inbox: collections.deque[protocol.Request] = collections.deque()
         self._saving = threading.Lock()
         self._limit: version_limit.VersionLimit | None = None
         self._moved_to, self._moved_at = -1, 0.0
         self._final: final_evaluation.FinalEvaluation | None = None
-        self._reported_steps = 0
-        self._actors: list[int] = []
-        self._left: set[int] = set()  # Evaluators that were told to end,
-        self._gone: set[int] = set()  # and actors that have reported for the last time.
         self._alone_since: float | None = None
         self._said_alone = False
         self._iterations = 1
@@ -136,9 +128,7 @@ class LearnerJob(worker.Worker):
             interval_seconds=self._model.plan.publish_seconds,
             limit=self._limit,
         )
-        job.wire.handle(news_lib.REPORT, self._receive)
-        job.wire.handle(news_lib.RESULT, self._receive)
-        job.wire.handle(news_lib.LEAVE, self._receive)
+        self._inbox.open()
         run_files.describe_run(job)
         self._done = done_marker.DoneMarker(job.run_dir.path, self._experiment)
         self._learning.start()
@@ -184,7 +174,7 @@ class LearnerJob(worker.Worker):
             "steps": self._learning.train_step_now,
             "version": self._publisher.version,
             "environment_steps": steps,
-            "actors": len(self._actors),
+            "actors": len(self._inbox.actors),
             "message": f"{steps:,} environment steps",
         }
         lag = self._learning.trainer.version_lag
@@ -223,6 +213,14 @@ class LearnerJob(worker.Worker):
                 self._model.train_step, experiment.staleness.max_version_lag
             )
         self._statistics = reported_statistics.ReportedStatistics()
+        self._inbox = inbox.Inbox(
+            job.wire,
+            epoch=self._epoch.number,
+            statistics=self._statistics,
+            environment_step=self._model.environment_step,
+            known_steps=lambda: self._learning.environment_step,
+            on_result=self._take_result,
+        )
         # The number of steps is restored with the learner; the rows continue from there.
         self._metric_files: metric_files.MetricFiles | None = None
         self._learning = learning_side.LearningSide(
@@ -234,7 +232,7 @@ class LearnerJob(worker.Worker):
             train_step=self._model.train_step,
             environment_step=self._model.environment_step,
             statistics=self._statistics,
-            steps_taken=lambda: self._reported_steps,
+            steps_taken=lambda: self._inbox.steps,
             table=self._table_state,
             on_row=lambda row: self._metric_files.write(row),
             why_no_sample=lambda: (
@@ -302,71 +300,23 @@ class LearnerJob(worker.Worker):
             ) from error
 
     def _num_actors(self) -> int:
-        return max(1, len(self._actors))
+        return max(1, len(self._inbox.actors))
 
     # Messages: received in the wire's thread, taken in between two slices of training.
-
-    def _receive(self, request: protocol.Request) -> None:
-        if len(self._inbox) >= _MAX_WAITING:
-            request.refuse("the learner has more messages than it can take: try again later")
-            return
-        self._inbox.append(request)
 
     def _take_messages(self) -> None:
         if not self._saving.acquire(blocking=False):
             return  # What a checkpoint holds must be of one moment.
         try:
             self._epoch.require_latest()
-            present = [index for index in self._present("actor") if index not in self._gone]
-            if present != self._actors:
-                logging.info("Actors now: %s.", ", ".join(map(str, present)) or "none")
-            self._actors = present
-            for _ in range(len(self._inbox)):
-                request = self._inbox.popleft()
-                try:
-                    self._take(request)
-                except messages.BadMessageError as error:
-                    request.refuse(str(error))
+            self._inbox.take_all()
         finally:
             self._saving.release()
 
-    def _take(self, request: protocol.Request) -> None:
-        if request.message.kind == news_lib.RESULT:
-            result = _result(request.body)
-            self._left.discard(result["evaluator"])  # It was started again.
-            self._evaluations.take(result, request.message.arrays.get("policy"))
-            fault_points.reach(fault_points.RESULT_KEPT)
-            request.answer({"epoch": self._epoch.number})
-            return
-        if request.message.kind == news_lib.LEAVE:
-            self._left.add(news_lib.checked(request.body, {"evaluator": int})["evaluator"])
-            request.answer()
-            return
-        report = _report(request.body)
-        (self._gone.add if report["last"] else self._gone.discard)(report["actor"])
-        steps = self._statistics.take(report)
-        if steps:
-            self._reported_steps += steps
-            counters.add(self._model.environment_step, steps)
-            fault_points.reach(fault_points.REPORT_COUNTED)
-        everyone = sorted({*self._actors, report["actor"]})
-        request.answer(
-            {
-                "epoch": self._epoch.number,
-                "environment_step": self._learning.environment_step,
-                "rank": everyone.index(report["actor"]),
-                "num_actors": len(everyone),
-            }
-        )
-
-    def _present(self, kind: str) -> list[int]:
-        """The indices of the jobs of a kind that follow the news."""
-        found = set()
-        for who in self.job.wire.followers(news_lib.TOPIC):
-            name, _, index = who.rpartition("-")
-            if name == kind and index.isdecimal():
-                found.add(int(index))
-        return sorted(found)
+    def _take_result(self, request: protocol.Request) -> None:
+        self._evaluations.take(_result(request.body), request.message.arrays.get("policy"))
+        fault_points.reach(fault_points.RESULT_KEPT)
+        request.answer({"epoch": self._epoch.number})
 
     @contextlib.contextmanager
     def _while_saving(self) -> Iterator[None]:
@@ -422,7 +372,7 @@ class LearnerJob(worker.Worker):
     def _look_for_actors(self) -> None:
         """Says after some seconds that nobody collects, and ends after a deadline."""
         now = time.monotonic()
-        if self._actors:
+        if self._inbox.actors:
             if self._said_alone:
                 logging.info("%s has an actor again.", self.job)
             self._alone_since, self._said_alone = None, False
@@ -515,8 +465,8 @@ class LearnerJob(worker.Worker):
         raters = self._evaluations.raters(self._final.version)
         waited = time.monotonic() - self._finished_at
         # Actors tell of their last turns, which they were in the middle of.
-        done = (not self._actors or waited > _LAST_REPORTS_SECONDS) and not (
-            self._final.is_expected(self._present("evaluator"), raters, self._left)
+        done = (not self._inbox.actors or waited > _LAST_REPORTS_SECONDS) and not (
+            self._final.is_expected(self._inbox.present("evaluator"), raters, self._inbox.left)
         )
         if done and self._learning.environment_step != self._finished_with:
             self._learning.save()
@@ -547,23 +497,6 @@ class LearnerJob(worker.Worker):
             ),
             where=run_dir.curve,
         )
-
-
-def _report(body: Any) -> dict[str, Any]:
-    """An actor's report, checked.
-
-    Raises:
-      messages.BadMessageError: If it is something else.
-    """
-    report = news_lib.checked(body, _REPORT)
-    for name, kinds in _LISTS.items():
-        values = body.get(name)
-        if not isinstance(values, list) or not all(isinstance(v, kinds) for v in values):
-            raise messages.BadMessageError(f"{name} of a report is not a list of numbers")
-        report[name] = values
-    lag = body.get("version_lag_seconds")
-    report["version_lag_seconds"] = float(lag) if isinstance(lag, (int, float)) else None
-    return report
 
 
 def _result(body: Any) -> dict[str, Any]:
