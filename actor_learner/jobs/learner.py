@@ -42,7 +42,7 @@ from actor_learner.runs import (
     warm_start,
 )
 from actor_learner.runs import epoch as epoch_lib
-from actor_learner.support import errors, fault_points, reverb_calls, unsaved
+from actor_learner.support import errors, fault_points, unsaved
 
 KIND = "learner"
 SLICE_SECONDS = 0.25
@@ -290,14 +290,9 @@ class LearnerJob(worker.Worker):
         )
 
     def _table_state(self) -> state.TableState:
-        table = self._model.plan.stream.table_name
-        try:
-            return state.table_state(self._replay.client, table, _TABLE_SECONDS)
-        except reverb_calls.UnknownTableError as error:
-            raise errors.OtherRunError(
-                f"the server at {self._replay.address} has no table {table!r} of this run: another "
-                "run's server has taken its port"
-            ) from error
+        return state.table_state(
+            self._replay.client, self._model.plan.stream.table_name, _TABLE_SECONDS
+        )
 
     def _num_actors(self) -> int:
         return max(1, len(self._inbox.actors))

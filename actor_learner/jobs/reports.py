@@ -103,12 +103,13 @@ class ReportSender:
         while not is_told:
             left = deadline - time.monotonic()
             if left <= 0:
-                logging.warning(
-                    "%s: the learner has counted %d of the %d steps of this process.",
-                    self._job,
-                    self._counted,
-                    self._acting.steps_taken,
-                )
+                uncounted = self._acting.steps_taken - self._counted
+                if uncounted:
+                    logging.warning(
+                        "%s: the learner has not counted the last %d steps of this process.",
+                        self._job,
+                        uncounted,
+                    )
                 return
             self.send()
             futures.wait([self._sent], min(left, 1.0))
