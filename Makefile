@@ -27,7 +27,8 @@ train: $(VENV)/.installed
 test: $(VENV)/.installed-test
 	@$(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# Checks too long for every run: TF-Agents' learner tests under all distribution strategies.
+# Checks too long for every run: TF-Agents' learner tests under all distribution strategies, and
+# every agent with every number that is not finite.
 slow: $(VENV)/.installed-test
 	@$(RUN) -m pytest -m slow --timeout=3600 $(ARGS)
 

@@ -70,6 +70,9 @@ _NAMES = {
     "UnrollQueue": "actor_learner.replay.streams.unroll_queue",
     "WindowReplay": "actor_learner.replay.streams.window_replay",
     "RunDirectory": "actor_learner.run_directory",
+    "Checkpoints": "actor_learner.run_settings",
+    "Reporting": "actor_learner.run_settings",
+    "Staleness": "actor_learner.run_settings",
 }
 
 __all__ = sorted([*_MODULES, *_NAMES])

@@ -10,7 +10,7 @@ from tf_agents.environments import py_environment
 from tf_agents.policies import greedy_policy, tf_policy
 from tf_agents.specs import tensor_spec
 
-from actor_learner import evaluation_settings
+from actor_learner import evaluation_settings, run_settings
 from actor_learner import experience as experience_lib
 from actor_learner import plan as plan_lib
 from actor_learner.agents import algorithm as algorithm_lib
@@ -31,8 +31,6 @@ STREAMS: dict[str, Callable[[], sample_stream.SampleStream]] = {
     experience_lib.SEQUENCES: sequence_replay.SequenceReplay,
 }
 """The stream that each kind of experience flows through unless another one is bound."""
-
-WAIT, DROP = "wait", "drop"
 
 PUBLISH_SECONDS, PUBLISH_SECONDS_QUEUED = 0.5, 0.125
 
@@ -81,29 +79,13 @@ class Experiment:
         (`@SeededReplay()`), and collecting and learning never overlap.
       evaluation: How the policy is rated, and the return at which training ends. None is
         `Evaluation()`, whose arguments a gin file binds.
-      metrics_window: Episodes that the reported return is the mean of.
-      report_seconds: Seconds between lines of metrics.
       sample_timeout_seconds: How long the learner waits for a sample before it gives up. With
         `overlap` also how long for one step of the environment, unless ten times its longest so far
         is more.
-      save_replay: Save the replay's contents with the final checkpoint, so that a resumed run
-        starts with them. Costs disk space of about the replay's size, and seconds per gigabyte. As
-        separate jobs the replay server always saves its contents, when it is told to end.
-      replay_checkpoint_seconds: Separate jobs only: seconds between two savings of the replay's
-        contents, which survive the death of its server; 0 saves at the end only. Reading and
-        writing wait meanwhile.
-      checkpoint_seconds: Seconds between two checkpoints at most, whatever their interval in train
-        steps (`Learner.checkpoint_interval`); 0 leaves it at that. Looked at between train calls.
-      publish_seconds: Separate jobs only: least seconds between two publications of the policy.
-        None: 0.5 for replay; 0.125 for algorithms that use every step once, whose actors should be
-        as little behind as they can.
-      max_version_lag: Separate jobs only: how many train steps the learner may be ahead of the
-        policy that acts; None for no limit. In one process, where it is a turn or two at most, it
-        has no effect and is warned of.
-      when_lagging: What happens beyond `max_version_lag`. `wait`: actors wait for a newer policy,
-        but what they had on its way may have become older by the time it is learned from. `drop`:
-        actors act on, and the learner drops unrolls that are older than that when their turn comes,
-        so that it never learns from one. Dropping is for algorithms that use every step once.
+      checkpoints: What is saved on the way. None is `Checkpoints()`, whose arguments a gin file
+        binds; likewise the next two.
+      reporting: How often the run tells how it goes.
+      staleness: How old the policy may be that acts, where actors are jobs of their own.
     """
 
     def __init__(
@@ -123,15 +105,10 @@ class Experiment:
         overlap: bool = False,
         deterministic: bool = False,
         evaluation: evaluation_settings.Evaluation | None = None,
-        metrics_window: int = 20,
-        report_seconds: float = 1.0,
         sample_timeout_seconds: float = 60.0,
-        save_replay: bool = False,
-        replay_checkpoint_seconds: float = 300.0,
-        checkpoint_seconds: float = 60.0,
-        publish_seconds: float | None = None,
-        max_version_lag: int | None = None,
-        when_lagging: str = WAIT,
+        checkpoints: run_settings.Checkpoints | None = None,
+        reporting: run_settings.Reporting | None = None,
+        staleness: run_settings.Staleness | None = None,
     ) -> None:
         at_least = {
             "environment_steps": (environment_steps, 1),
@@ -140,18 +117,12 @@ class Experiment:
             "learn_from": (learn_from, 0),
             "collect_steps": (collect_steps, 1),
             "batch_size": (batch_size, 1),
-            "metrics_window": (metrics_window, 1),
-            "replay_checkpoint_seconds": (replay_checkpoint_seconds, 0),
-            "checkpoint_seconds": (checkpoint_seconds, 0),
-            "publish_seconds": (publish_seconds, 0),
-            "max_version_lag": (max_version_lag, 0),
         }
         for name, (value, least) in at_least.items():
             if value is not None and value < least:
                 raise errors.ConfigError(f"Experiment.{name} must be at least {least}, got {value}")
         for name, value in (
             ("updates_per_step", updates_per_step),
-            ("report_seconds", report_seconds),
             ("sample_timeout_seconds", sample_timeout_seconds),
         ):
             if value is not None and value <= 0:
@@ -165,15 +136,6 @@ class Experiment:
                     f"Experiment.{name} ({value}) leaves nothing of the {environment_steps} "
                     "environment_steps to learn from"
                 )
-        if when_lagging not in (WAIT, DROP):
-            raise errors.ConfigError(
-                f"Experiment.when_lagging must be '{WAIT}' or '{DROP}', got {when_lagging!r}"
-            )
-        if when_lagging == DROP and max_version_lag is None:
-            raise errors.ConfigError(
-                f"Experiment.when_lagging is '{DROP}', but Experiment.max_version_lag, beyond "
-                "which to drop, is not set"
-            )
         if overlap and deterministic:
             raise errors.ConfigError(
                 "Experiment.overlap and Experiment.deterministic exclude each other: what two "
@@ -230,15 +192,10 @@ class Experiment:
         self.overlap = overlap
         self.deterministic = deterministic
         self.evaluation = evaluation_settings.Evaluation() if evaluation is None else evaluation
-        self.metrics_window = metrics_window
-        self.report_seconds = report_seconds
         self.sample_timeout_seconds = sample_timeout_seconds
-        self.save_replay = save_replay
-        self.replay_checkpoint_seconds = replay_checkpoint_seconds
-        self.checkpoint_seconds = checkpoint_seconds
-        self._publish_seconds = publish_seconds
-        self.max_version_lag = max_version_lag
-        self.when_lagging = when_lagging
+        self.checkpoints = run_settings.Checkpoints() if checkpoints is None else checkpoints
+        self.reporting = run_settings.Reporting() if reporting is None else reporting
+        self.staleness = run_settings.Staleness() if staleness is None else staleness
 
     @property
     def can_evaluate(self) -> bool:
@@ -351,10 +308,10 @@ class Experiment:
                 f"{algorithm.name} learns from how its own policy acted: leave "
                 "the binding out. Experiment.learn_from makes learning wait"
             )
-        if group_steps is None and self.when_lagging == DROP:
+        if group_steps is None and self.staleness.when_lagging == run_settings.DROP:
             raise errors.ConfigError(
-                f"Experiment.when_lagging is '{DROP}', but {algorithm.name} learns "
-                f"from replay, whose experience is old by nature: use '{WAIT}'"
+                f"Staleness.when_lagging is '{run_settings.DROP}', but {algorithm.name} learns "
+                f"from replay, whose experience is old by nature: use '{run_settings.WAIT}'"
             )
         if group_steps is None:
             updates_per_step = self._updates_per_step or 1.0
@@ -401,8 +358,8 @@ class Experiment:
             )
 
     def _publish_seconds_for(self, group_steps: int | None) -> float:
-        if self._publish_seconds is not None:
-            return self._publish_seconds
+        if self.staleness.publish_seconds is not None:
+            return self.staleness.publish_seconds
         return PUBLISH_SECONDS if group_steps is None else PUBLISH_SECONDS_QUEUED
 
     def _stream(self, algorithm: algorithm_lib.Algorithm) -> sample_stream.SampleStream:
@@ -422,9 +379,9 @@ class Experiment:
                 f"Experiment.replay is a {type(stream).__name__}, which samples by priority, but "
                 f"{agent} gives no priorities (Algorithm.priorities)"
             )
-        if self.save_replay and isinstance(stream, seeded_replay.SeededReplay):
+        if self.checkpoints.save_replay and isinstance(stream, seeded_replay.SeededReplay):
             raise errors.ConfigError(
-                "Experiment.save_replay has no effect on SeededReplay, whose contents are in the "
+                "Checkpoints.save_replay has no effect on SeededReplay, whose contents are in the "
                 "learner: leave it out, or use @LaneReplay()"
             )
         if self.deterministic and not stream.repeatable:

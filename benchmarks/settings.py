@@ -105,13 +105,13 @@ class Settings:
             rate_arguments=(
                 *_UNINTERRUPTED,
                 _steps(10_000),
-                "--gin_param=Experiment.report_seconds = 0.001",
+                "--gin_param=Reporting.seconds = 0.001",
             ),
             rate_warm_up_seconds=0.0,
             overlap_arguments=(
                 *_UNINTERRUPTED,
                 _steps(200),
-                "--gin_param=Experiment.report_seconds = 0.001",
+                "--gin_param=Reporting.seconds = 0.001",
             ),
             overlap_warm_up_seconds=0.0,
             peer_arguments={

@@ -84,6 +84,7 @@ class WireActor:
                 "actor": self._index,
                 "incarnation": f"process-{self._index}",
                 "total": self._turns * _STEPS_PER_TURN,
+                "last": False,
                 "episodes": self._turns,
                 "version_lag_seconds": 0.125,
                 "returns": [123.456789] * _EPISODES,

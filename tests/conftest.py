@@ -12,6 +12,7 @@ LONGEST = (
     "test_benchmarks.py",
     "jobs/test_jobs.py",
     "runs/test_leaves.py",
+    "runs/test_not_finite_table.py",
     "learning/test_not_finite_agents.py",
     "runs/test_eager_tensors.py",
     "test_distributed_script.py",

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from actor_learner import experience as experience_lib
-from actor_learner import experiment
+from actor_learner import experiment, run_settings
 from actor_learner.agents import dqn, ppo, r2d2
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.replay.recording import experience_recorder
@@ -120,7 +120,9 @@ def test_a_deterministic_experiment_draws_its_own_samples(algorithms):
     with pytest.raises(errors.ConfigError, match="cannot be seeded"):
         make(deterministic=True).plan(algorithms[experience_lib.SEQUENCES], 4)
     with pytest.raises(errors.ConfigError, match="no effect on SeededReplay"):
-        make(deterministic=True, save_replay=True).plan(algorithms[experience_lib.TRANSITIONS], 4)
+        make(deterministic=True, checkpoints=run_settings.Checkpoints(save_replay=True)).plan(
+            algorithms[experience_lib.TRANSITIONS], 4
+        )
 
 
 def test_learning_waits_for_the_first_window_of_what_the_learner_draws_itself(algorithms):
@@ -135,10 +137,10 @@ def test_learning_waits_for_the_first_window_of_what_the_learner_draws_itself(al
 
 def test_dropping_needs_a_limit_and_experience_that_is_used_once(algorithms):
     with pytest.raises(errors.ConfigError, match="max_version_lag, beyond which to drop, is not"):
-        make(when_lagging="drop")
+        run_settings.Staleness(when_lagging="drop")
     with pytest.raises(errors.ConfigError, match="when_lagging must be 'wait' or 'drop'"):
-        make(when_lagging="skip", max_version_lag=1)
-    dropping = make(when_lagging="drop", max_version_lag=1)
+        run_settings.Staleness(when_lagging="skip", max_version_lag=1)
+    dropping = make(staleness=run_settings.Staleness(when_lagging="drop", max_version_lag=1))
     assert dropping.plan(algorithms[experience_lib.UNROLLS], 4).group_steps
     for kind in (experience_lib.TRANSITIONS, experience_lib.SEQUENCES):
         with pytest.raises(errors.ConfigError, match="old by nature: use 'wait'"):
@@ -148,5 +150,5 @@ def test_dropping_needs_a_limit_and_experience_that_is_used_once(algorithms):
 def test_queues_publish_more_often_than_replay_unless_told_otherwise(algorithms):
     kinds = (experience_lib.TRANSITIONS, experience_lib.UNROLLS)
     assert [make().plan(algorithms[kind], 4).publish_seconds for kind in kinds] == [0.5, 0.125]
-    told = make(publish_seconds=2.0)
+    told = make(staleness=run_settings.Staleness(publish_seconds=2.0))
     assert [told.plan(algorithms[kind], 4).publish_seconds for kind in kinds] == [2.0, 2.0]

@@ -60,5 +60,6 @@ def _command(arguments: argparse.Namespace) -> int:
     for what, verb in (("started", "is started"), ("ending", "is ending")):
         for name in answer.body.get(what, []):
             print(f"{name} {verb}")
-    print(f"run {asking.run} is to have {arguments.actors} actors")
+    plural = "" if arguments.actors == 1 else "s"
+    print(f"run {asking.run} is to have {arguments.actors} actor{plural}")
     return 0

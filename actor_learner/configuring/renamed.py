@@ -7,6 +7,14 @@ _PARAMETERS = {
     ("Experiment", "evaluation_interval"): "Evaluation.interval",
     ("Experiment", "evaluation_episodes"): "Evaluation.episodes",
     ("Experiment", "evaluation_lanes"): "Evaluation.lanes",
+    ("Experiment", "checkpoint_seconds"): "Checkpoints.seconds",
+    ("Experiment", "save_replay"): "Checkpoints.save_replay",
+    ("Experiment", "replay_checkpoint_seconds"): "Checkpoints.replay_seconds",
+    ("Experiment", "report_seconds"): "Reporting.seconds",
+    ("Experiment", "metrics_window"): "Reporting.window",
+    ("Experiment", "publish_seconds"): "Staleness.publish_seconds",
+    ("Experiment", "max_version_lag"): "Staleness.max_version_lag",
+    ("Experiment", "when_lagging"): "Staleness.when_lagging",
 }
 
 

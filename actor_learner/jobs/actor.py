@@ -9,16 +9,18 @@ from typing import Any
 from absl import logging
 
 from actor_learner import experiment as experiment_lib
+from actor_learner import run_settings
 from actor_learner.environments import lanes
 from actor_learner.jobs import extra_jobs, follower, peer, replay_connection, reports, worker
 from actor_learner.jobs import job as job_lib
 from actor_learner.runs import acting_side, model
-from actor_learner.support import errors, reverb_calls, seeds
+from actor_learner.support import errors, fault_points, reverb_calls, seeds
 
 KIND = "actor"
 _WAIT_SECONDS = 0.2
 _OUTAGE_SECONDS = 1.0
 _LAST_REPORT_SECONDS = 10.0
+_GONE_SECONDS = 3.0
 _LAST_ITEMS_SECONDS = 5.0
 _FRESH_POLICY_SECONDS = 0.25
 
@@ -138,8 +140,10 @@ class ActorJob(worker.Worker):
 
     def _report_at_the_end(self) -> None:
         """Tells the learner of the last turns; one that is gone is not waited for."""
-        if self._follower.silent_seconds < _WAIT_SECONDS or not self.job.stopping.is_set():
-            self._reports.flush(_LAST_REPORT_SECONDS)
+        if not self.job.stopping.is_set():
+            self._reports.finish(_LAST_REPORT_SECONDS)
+        elif self._follower.silent_seconds < _GONE_SECONDS:
+            self._reports.finish(_GONE_SECONDS)  # It may be ending, too.
 
     def _take_turn(self) -> None:
         before = self._acting.steps_taken
@@ -150,7 +154,9 @@ class ActorJob(worker.Worker):
             # The server is away, or full because the learner is: what was written is on its way.
             self._replay.note_outage(error)
         self._environment_step += self._acting.steps_taken - before
+        fault_points.reach(fault_points.TURN_TAKEN)
         self._reports.send()
+        fault_points.reach(fault_points.TURN_REPORTED)
 
     def _has_no_time(self) -> bool:
         """Whether this job was asked to end, and has tried to get rid of its items since then."""
@@ -212,8 +218,8 @@ class ActorJob(worker.Worker):
     def _must_wait(self) -> bool:
         if self._reports.steps_left() <= 0:
             return True
-        most, lag = self._experiment.max_version_lag, self._follower.lag
-        waits = self._experiment.when_lagging == experiment_lib.WAIT
+        most, lag = self._experiment.staleness.max_version_lag, self._follower.lag
+        waits = self._experiment.staleness.when_lagging == run_settings.WAIT
         return waits and most is not None and lag is not None and lag > most
 
     def _wait(self) -> None:

@@ -228,6 +228,7 @@ class Controller:
         Raises:
           errors.JobError: As soon as one of them cannot get there any more, because it has ended.
             Its traceback is in the message.
+          errors.ConfigError: If one of them demands other keys than were given.
           errors.JobTimeoutError: Names those that are not there in time, and what they are instead.
         """
         wanted = {state} if isinstance(state, str) else set(state)
@@ -236,7 +237,9 @@ class Controller:
             found = {s.name: s for s in self.workers() if s.name in workers}
             if len(found) == len(set(workers)) and all(s.state in wanted for s in found.values()):
                 return found
-            for status in found.values():
+            for name, status in found.items():
+                if (refusal := self._peers.refusal(name)) is not None:
+                    raise errors.ConfigError(refusal)
                 if status.state in states.ENDED and status.state not in wanted:
                     raise errors.JobError(_ended(status, wanted))
             if time.monotonic() >= deadline:

@@ -14,13 +14,15 @@ from actor_learner.jobs import news as news_lib
 from actor_learner.learning import evaluation
 from actor_learner.messaging import protocol
 from actor_learner.runs import contract, model, rating
-from actor_learner.support import errors, seeds
+from actor_learner.support import errors, fault_points, seeds
 
 KIND = "evaluator"
 _WAIT_SECONDS = 0.5
 _DELIVERY_SECONDS = 10.0
 _LAST_DELIVERY_SECONDS = 5.0
 """How long a job that was asked to end still tries to deliver a result."""
+
+_LEAVE_SECONDS = 1.0
 
 
 class EvaluatorJob(worker.Worker):
@@ -121,6 +123,12 @@ class EvaluatorJob(worker.Worker):
             self._deliver(_LAST_DELIVERY_SECONDS)
         if self._result is not None:
             logging.warning("%s ends with an evaluation undelivered", self.job)
+        if self.job.stopping.is_set():
+            # The learner, if it is there, need not wait for another result.
+            with contextlib.suppress(protocol.NoAnswerError, protocol.RefusedError):
+                self._learner.request(
+                    news_lib.LEAVE, {"evaluator": self.job.index}, timeout_seconds=_LEAVE_SECONDS
+                )
 
     def _is_due(self, news: news_lib.News | None) -> bool:
         if news is None or not self._experiment.evaluation.interval:
@@ -147,6 +155,7 @@ class EvaluatorJob(worker.Worker):
         }
         is_best = self._best.best is not was_best
         self._result = (body, {"policy": self._follower.packed} if is_best else {})
+        fault_points.reach(fault_points.POLICY_RATED)
         self._deliver()
 
     def _deliver(self, timeout_seconds: float = _DELIVERY_SECONDS) -> None:
@@ -163,6 +172,7 @@ class EvaluatorJob(worker.Worker):
             return
         self._result = None
         self._evaluations += 1
+        fault_points.reach(fault_points.RESULT_DELIVERED)
 
     def _give_up_if_asked(self) -> None:
         if self.job.stopping.is_set():

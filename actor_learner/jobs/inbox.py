@@ -15,12 +15,12 @@ from absl import logging
 from actor_learner.jobs import news as news_lib
 from actor_learner.messaging import messages, protocol
 from actor_learner.runs import reported_statistics
-from actor_learner.support import counters
+from actor_learner.support import counters, fault_points
 
 _MAX_WAITING = 10_000
 _PAUSE_SECONDS, _PAUSE_PER_ACTOR = 0.05, 0.001
 
-_REPORT = {"actor": int, "incarnation": str, "total": int, "episodes": int}
+_REPORT = {"actor": int, "incarnation": str, "total": int, "episodes": int, "last": bool}
 _LISTS = {"returns": {int, float}, "lengths": {int}}
 
 
@@ -37,7 +37,8 @@ class Inbox:
 
     Attributes:
       steps: Environment steps that were reported to this learner.
-      actors: Indices of the actors that follow the news, in order.
+      actors: Indices of the actors that follow the news and have more to report, in order.
+      left: Indices of the evaluators that were told to end.
     """
 
     def __init__(
@@ -58,15 +59,18 @@ class Inbox:
         self._on_result = on_result
         self._waiting: collections.deque[protocol.Request] = collections.deque()
         self._taken_at = -math.inf
-        self._followers: Sequence[str] = ()
+        self._followers: Sequence[str] | None = None  # Of whom `actors` was made.
         self._ranks: dict[int, int] = {}
         self.steps = 0
         self.actors: list[int] = []
+        self.left: set[int] = set()
+        self._gone: set[int] = set()  # Actors that have reported for the last time.
 
     def open(self) -> None:
         """Has requests received from now on."""
         self._wire.handle(news_lib.REPORT, self._receive)
         self._wire.handle(news_lib.RESULT, self._receive)
+        self._wire.handle(news_lib.LEAVE, self._receive)
 
     def take_all(self) -> None:
         """Takes in all that has come, and looks who is there.
@@ -82,11 +86,27 @@ class Inbox:
         before = self.steps
         try:
             for _ in range(len(self._waiting)):
-                self._take(self._waiting.popleft())
+                request = self._waiting.popleft()
+                try:
+                    self._take(request)
+                except messages.BadMessageError as error:
+                    request.refuse(str(error))
         finally:
             if self.steps > before:
                 # Once for all reports: it takes as long as all else that is done for one.
                 counters.add(self._environment_step, self.steps - before)
+
+    def _take(self, request: protocol.Request) -> None:
+        if request.message.kind == news_lib.REPORT:
+            self._take_report(request)
+            return
+        evaluator = news_lib.checked(request.body, {"evaluator": int})["evaluator"]
+        if request.message.kind == news_lib.LEAVE:
+            self.left.add(evaluator)
+            request.answer()
+        else:
+            self.left.discard(evaluator)  # It was started again.
+            self._on_result(request)
 
     def present(self, kind: str) -> list[int]:
         """The indices of the jobs of a kind that follow the news."""
@@ -102,7 +122,7 @@ class Inbox:
         if followers == self._followers:
             return
         self._followers = followers
-        present = self.present("actor")
+        present = [index for index in self.present("actor") if index not in self._gone]
         if present != self.actors:
             logging.info("Actors now: %s.", ", ".join(map(str, present)) or "none")
         self.actors = present
@@ -114,18 +134,13 @@ class Inbox:
             return
         self._waiting.append(request)
 
-    def _take(self, request: protocol.Request) -> None:
-        try:
-            if request.message.kind == news_lib.RESULT:
-                self._on_result(request)
-            else:
-                self._take_report(request)
-        except messages.BadMessageError as error:
-            request.refuse(str(error))
-
     def _take_report(self, request: protocol.Request) -> None:
         report = _report(request.body)
-        self.steps += self._statistics.take(report)
+        self._note_last(report["actor"], report["last"])
+        steps = self._statistics.take(report)
+        if steps:
+            self.steps += steps
+            fault_points.reach(fault_points.REPORT_COUNTED)
         rank, num_actors = self._rank(report["actor"])
         request.answer(
             {
@@ -135,6 +150,11 @@ class Inbox:
                 "num_actors": num_actors,
             }
         )
+
+    def _note_last(self, actor: int, is_last: bool) -> None:
+        if is_last != (actor in self._gone):
+            (self._gone.add if is_last else self._gone.discard)(actor)
+            self._followers = None  # Look again who is there.
 
     def _rank(self, actor: int) -> tuple[int, int]:
         """Which one an actor is among all, and how many they are, itself included."""

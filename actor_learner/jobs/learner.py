@@ -11,7 +11,7 @@ from typing import Any
 from absl import logging
 
 from actor_learner import experiment as experiment_lib
-from actor_learner import parts
+from actor_learner import parts, run_settings
 from actor_learner.jobs import (
     done_marker,
     extra_jobs,
@@ -42,7 +42,7 @@ from actor_learner.runs import (
     warm_start,
 )
 from actor_learner.runs import epoch as epoch_lib
-from actor_learner.support import errors, reverb_calls, unsaved
+from actor_learner.support import errors, fault_points, unsaved
 
 KIND = "learner"
 SLICE_SECONDS = 0.25
@@ -56,6 +56,7 @@ _STUCK_SECONDS = 1.0
 _LAST_STEP_SECONDS = 5.0
 _TABLE_SECONDS = 5.0
 _ALONE_SECONDS = 10.0
+_LAST_REPORTS_SECONDS = 10.0
 
 _RESULT = {
     "evaluator": int, "incarnation": str, "train_step": int, "environment_step": int,
@@ -140,7 +141,6 @@ class LearnerJob(worker.Worker):
             self._finish(reason)
 
     def poll(self) -> worker.PollResult | bool:
-        self._epoch.require_latest()
         self._take_messages()
         if self._final is not None:
             return self._rest()
@@ -208,9 +208,9 @@ class LearnerJob(worker.Worker):
 
     def _build_learning(self) -> None:
         experiment, plan, job = self._experiment, self._model.plan, self.job
-        if experiment.when_lagging == experiment_lib.DROP:
+        if experiment.staleness.when_lagging == run_settings.DROP:
             self._limit = version_limit.VersionLimit(
-                self._model.train_step, experiment.max_version_lag
+                self._model.train_step, experiment.staleness.max_version_lag
             )
         self._statistics = reported_statistics.ReportedStatistics()
         self._inbox = inbox.Inbox(
@@ -290,14 +290,9 @@ class LearnerJob(worker.Worker):
         )
 
     def _table_state(self) -> state.TableState:
-        table = self._model.plan.stream.table_name
-        try:
-            return state.table_state(self._replay.client, table, _TABLE_SECONDS)
-        except reverb_calls.UnknownTableError as error:
-            raise errors.OtherRunError(
-                f"the server at {self._replay.address} has no table {table!r} of this run: another "
-                "run's server has taken its port"
-            ) from error
+        return state.table_state(
+            self._replay.client, self._model.plan.stream.table_name, _TABLE_SECONDS
+        )
 
     def _num_actors(self) -> int:
         return max(1, len(self._inbox.actors))
@@ -308,12 +303,14 @@ class LearnerJob(worker.Worker):
         if not self._saving.acquire(blocking=False):
             return  # What a checkpoint holds must be of one moment.
         try:
+            self._epoch.require_latest()
             self._inbox.take_all()
         finally:
             self._saving.release()
 
     def _take_result(self, request: protocol.Request) -> None:
         self._evaluations.take(_result(request.body), request.message.arrays.get("policy"))
+        fault_points.reach(fault_points.RESULT_KEPT)
         request.answer({"epoch": self._epoch.number})
 
     @contextlib.contextmanager
@@ -321,6 +318,7 @@ class LearnerJob(worker.Worker):
         with self._saving:
             self._epoch.require_latest()
             yield
+            fault_points.reach(fault_points.CHECKPOINT_SAVED)
 
     # Training.
 
@@ -437,7 +435,9 @@ class LearnerJob(worker.Worker):
         """Saves and exports, then publishes the final version and says that it is the final one."""
         train_step, run_dir = self._learning.train_step, self.job.run_dir
         self._learning.save()
+        fault_points.reach(fault_points.LAST_CHECKPOINT_SAVED)
         self._done.note(train_step, reason)
+        fault_points.reach(fault_points.DONE_NOTED)
         self._stored.push()
         policy_export.export_policies(
             str(run_dir.policies), self._model.agent, self._model.train_step
@@ -449,6 +449,8 @@ class LearnerJob(worker.Worker):
             self._settings.final_evaluation_seconds,
             num_evaluators=self._num_evaluators,
         )
+        self._finished_at = time.monotonic()
+        self._finished_with = self._learning.environment_step
         self._tell_news()
         logging.info("Training is complete: %s.", reason)
 
@@ -456,7 +458,14 @@ class LearnerJob(worker.Worker):
         """Waits, training being complete, for the final version's evaluation to write it down."""
         self._tell_news()
         raters = self._evaluations.raters(self._final.version)
-        done = not self._final.is_expected(self._inbox.present("evaluator"), raters)
+        waited = time.monotonic() - self._finished_at
+        # Actors tell of their last turns, which they were in the middle of.
+        done = (not self._inbox.actors or waited > _LAST_REPORTS_SECONDS) and not (
+            self._final.is_expected(self._inbox.present("evaluator"), raters, self._inbox.left)
+        )
+        if done and self._learning.environment_step != self._finished_with:
+            self._learning.save()
+            self._write_row(final=True)
         if done:
             self._require_rated()
         return worker.PollResult(done=done, idle_seconds=_REST_SECONDS)

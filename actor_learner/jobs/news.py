@@ -9,8 +9,9 @@ from typing import Any
 from actor_learner.messaging import messages
 
 TOPIC = "news"
-POLICY, REPORT, RESULT = "policy", "report", "result"
-"""Requests to the learner: for its policy, with an actor's counts, with an evaluator's result."""
+POLICY, REPORT, RESULT, LEAVE = "policy", "report", "result", "leave"
+"""Requests to the learner: for its policy, with an actor's counts, with an evaluator's result, and
+of an evaluator that was told to end: it is not to be waited for."""
 
 NEWS_SECONDS = 0.05
 """Least time between two news; a learner that waits tells so many."""

@@ -15,7 +15,7 @@ from actor_learner.messaging import protocol
 from actor_learner.replay.server import server
 from actor_learner.replay.streams import recorded_replay
 from actor_learner.runs import model, table_checks
-from actor_learner.support import disk_space, errors, unsaved
+from actor_learner.support import disk_space, errors, fault_points, unsaved
 
 KIND = "replay"
 _PORT, _RUN_ID = "replay_port", "run_id"
@@ -84,7 +84,7 @@ class ReplayJob(worker.Worker):
         self._saved_at = time.monotonic()
 
     def poll(self) -> worker.PollResult:
-        interval = self._experiment.replay_checkpoint_seconds
+        interval = self._experiment.checkpoints.replay_seconds
         if interval and self.job.run_dir and time.monotonic() - self._saved_at >= interval:
             unsaved.ledger().attempt(_CONTENTS, self._save, where=self.job.run_dir.replay)
             self._saved_at = time.monotonic()
@@ -121,6 +121,7 @@ class ReplayJob(worker.Worker):
             self._save_error = f"NOT SAVED: {error}"
             return unsaved.LATER
         self._save_error = None
+        fault_points.reach(fault_points.CONTENTS_SAVED)
         return None
 
     def _tell(self, request: protocol.Request) -> None:
@@ -137,7 +138,7 @@ class ReplayJob(worker.Worker):
         if self._port is not None:
             return self._port
         before = self.job.remembered(_PORT, "0")
-        if before == "0":
+        if not before.isdecimal() or not int(before):
             return None
         if server.port_is_free(int(before)):
             return int(before)

@@ -49,6 +49,7 @@ class ReportSender:
         self._sent_at = -math.inf
         self._counted_by = -1  # The epoch of the learner that has.
         self._environment_step = 0  # When it did.
+        self._is_last = False
         self.share = (0, 1)
         """Which one this is among the actors of the run, by the learner's last word; how many."""
 
@@ -75,34 +76,41 @@ class ReportSender:
         if self._sent is None and self._is_due():
             self._send()
 
-    def flush(self, timeout_seconds: float) -> None:
-        """Waits until the learner has counted everything, or time is up, which is logged."""
+    def finish(self, timeout_seconds: float) -> None:
+        """Reports for the last time; waits until everything is counted, or time is up.
+
+        The learner then knows that nothing more comes of this process. What is not counted by then
+        is logged.
+        """
         deadline = time.monotonic() + timeout_seconds
-        while True:
+        self._take_answer()
+        if self._sent is not None:
+            futures.wait([self._sent], timeout_seconds)
             self._take_answer()
-            if self._counted >= self._acting.steps_taken:
-                return
+        self._is_last, is_told = True, False
+        while not is_told:
             left = deadline - time.monotonic()
             if left <= 0:
-                logging.warning(
-                    "%s: the learner has counted %d of the %d steps of this process.",
-                    self._job,
-                    self._counted,
-                    self._acting.steps_taken,
-                )
+                uncounted = self._acting.steps_taken - self._counted
+                if uncounted:
+                    logging.warning(
+                        "%s: the learner has not counted the last %d steps of this process.",
+                        self._job,
+                        uncounted,
+                    )
                 return
             if self._sent is None:
                 self._send()
             futures.wait([self._sent], min(left, 1.0))
             self._learner.check()
+            is_told = self._take_answer()
 
     def _is_due(self) -> bool:
         news = self._follower.news
-        if news is None or time.monotonic() - self._sent_at >= news_lib.report_seconds(
-            news.num_actors
-        ):
+        if news is None or self._counted_by != news.epoch:
             return True
-        return self._counted_by != news.epoch or self.steps_left() <= 0
+        pause = news_lib.report_seconds(news.num_actors)
+        return time.monotonic() - self._sent_at >= pause or self.steps_left() <= 0
 
     def _send(self) -> None:
         statistics = self._acting.statistics
@@ -113,6 +121,7 @@ class ReportSender:
                 "actor": self._job.index,
                 "incarnation": self._job.incarnation,
                 "total": self._sent_total,
+                "last": self._is_last,
                 "episodes": int(statistics.episodes),
                 "version_lag_seconds": round(self._follower.lag_seconds, 3),
                 "returns": [round(float(r), 6) for r in list(statistics.returns)[-_EPISODES:]],
@@ -121,9 +130,10 @@ class ReportSender:
             timeout_seconds=_TIMEOUT_SECONDS,
         )
 
-    def _take_answer(self) -> None:
+    def _take_answer(self) -> bool:
+        """Takes the answer to the last report, if it has come; returns whether it was counted."""
         if self._sent is None or not self._sent.done():
-            return
+            return False
         sent, self._sent = self._sent, None
         try:
             answer = news_lib.checked(
@@ -131,11 +141,12 @@ class ReportSender:
                 {"epoch": int, "environment_step": int, "rank": int, "num_actors": int},
             )
         except protocol.NoAnswerError:
-            return  # The next one makes up for it.
+            return False  # The next one makes up for it.
         except (protocol.RefusedError, messages.BadMessageError) as error:
             logging.log_first_n(logging.WARNING, "The learner takes no report: %s", 3, error)
-            return
+            return False
         if answer["epoch"] >= self._counted_by:
             self._counted, self._counted_by = self._sent_total, answer["epoch"]
             self._environment_step = answer["environment_step"]
             self.share = (answer["rank"], answer["num_actors"])
+        return True

@@ -175,7 +175,7 @@ class Supervisor:
                 continue
             self._reader.expect(job.spec.name for job in self._jobs if job not in self._leaving)
             self._view.message(
-                f"{request.who} wants {number} actors: "
+                f"actors wanted: {number}; "
                 + (f"{', '.join(started)} started" if started else "")
                 + (f"{', '.join(ending)} asked to end" if ending else "")
                 + ("" if started or ending else "there are as many")

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import pathlib
+import tempfile
 
 import zmq
 import zmq.auth.thread
@@ -72,10 +73,11 @@ class RunKeys:
         """Writes a file that only its owner can read."""
         path = pathlib.Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        os.fchmod(descriptor, 0o600)  # A file that was there keeps its mode otherwise.
+        # Written beside, and renamed: whoever sees the file sees all of it, in a mode that is ours.
+        descriptor, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(self.to_json())
+        os.replace(beside, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> RunKeys:

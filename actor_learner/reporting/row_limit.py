@@ -10,7 +10,7 @@ def row_limit(dense: int = 20_000) -> int:
     """From how many lines of metrics, or summaries, on a run writes fewer of them per hour.
 
     Two lines are never closer than the seconds of training so far, divided by this number. With a
-    line per second (`Experiment.report_seconds`) that changes nothing for the first five and a half
+    line per second (`Reporting.seconds`) that changes nothing for the first five and a half
     hours; then the lines become fewer and fewer: 49,000 after a day, 88,000 after a week, one every
     30 seconds by then. `metrics.jsonl`, `metrics.csv` and TensorBoard's charts grow with them. In
     the same way two summaries of the learner or of an actor are never closer than the train steps

@@ -78,7 +78,7 @@ class ActingSide:
             )
             self._closing.callback(self._writer.close)
             transitions = getattr(self._writer, "observes_transitions", False)
-            self.metrics = actor.collect_metrics(experiment.metrics_window)
+            self.metrics = actor.collect_metrics(experiment.reporting.window)
             self.statistics = self.metrics[0].statistics
             self.actor = actor.Actor(
                 env,

@@ -38,12 +38,15 @@ class FinalEvaluation:
         self._began = clock()
         self._seen_at: dict[int, float] = {}
 
-    def is_expected(self, present: Collection[int], raters: Collection[int]) -> bool:
+    def is_expected(
+        self, present: Collection[int], raters: Collection[int], left: Collection[int] = ()
+    ) -> bool:
         """Whether a result is still to come, and there is time left for it.
 
         Args:
           present: The evaluators that follow the learner now, by index.
           raters: Those whose result of the final version has come.
+          left: Those that were told to end, and have said so: nothing comes of them.
         """
         now = self._clock()
         self._seen_at.update(dict.fromkeys(present, now))
@@ -56,4 +59,4 @@ class FinalEvaluation:
             return False
         awaited = set(range(self._num_evaluators))
         awaited |= {i for i, seen in self._seen_at.items() if now - seen < RESTART_SECONDS}
-        return not awaited.issubset(raters)
+        return not awaited.difference(left).issubset(raters)

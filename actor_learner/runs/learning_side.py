@@ -107,7 +107,7 @@ class LearningSide:
             version_lag_seconds=version_lag_seconds,
             on_row=on_row,
             more=self._more_columns,
-            interval_seconds=experiment.report_seconds,
+            interval_seconds=experiment.reporting.seconds,
             # A run that repeats must not write more rows on a slower day.
             interval_steps=(
                 max(1, experiment.environment_steps // 100) if experiment.deterministic else None

@@ -209,10 +209,10 @@ class OneProcess:
 
     def _build(self, seed: int) -> None:
         experiment, run = self._experiment, self._run
-        if experiment.max_version_lag is not None:
+        if experiment.staleness.max_version_lag is not None:
             # No error: the same file may be meant for both ways of running it.
             logging.warning(
-                "Experiment.max_version_lag and when_lagging are for separate jobs and have no "
+                "Staleness.max_version_lag and when_lagging are for separate jobs and have no "
                 "effect in one process, where collecting is at most two turns behind the learner."
             )
         if experiment.deterministic:
@@ -304,7 +304,7 @@ class OneProcess:
             train_step=self._train_step,
             environment_step=self._environment_step,
             statistics=(
-                metrics.EpisodeStatistics(self._experiment.metrics_window)
+                metrics.EpisodeStatistics(self._experiment.reporting.window)
                 if acting is None
                 else acting.statistics
             ),
@@ -415,7 +415,7 @@ class OneProcess:
         self._learning.save()
         if self._acting is not None:
             self._acting.save_recording()
-        if self._experiment.save_replay:
+        if self._experiment.checkpoints.save_replay:
             unsaved.ledger().attempt(
                 "the replay's contents", self._save_replay, where=self._run.replay
             )

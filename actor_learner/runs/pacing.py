@@ -87,6 +87,7 @@ class ReplayPacing:
         self._size, self._inserts = now.size, now.inserts
         self._looked_at = clock()
         self._can_sample = False
+        self._first_train_step = train_step
         self._waits_for: str | None = None
 
     def updates_due(self, environment_step: int, train_step: int) -> int:
@@ -126,7 +127,7 @@ class ReplayPacing:
         Raises:
           errors.ReplayError: If the experience never could be sampled.
         """
-        if self._waits_for is None:
+        if self._waits_for is None or train_step > self._first_train_step:
             return
         if train_step == 0:
             raise errors.ReplayError(

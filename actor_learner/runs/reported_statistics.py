@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 _REMEMBERED_PROCESSES = 1_000
-"""Of all actors together. Reports that a restored replay sends once more are some minutes old: more
-processes than these cannot have come and gone since."""
+"""Of all actors together: a report that comes twice is seconds old, and fewer processes than these
+have come and gone since."""
 
 
 class _Process(NamedTuple):
@@ -24,7 +24,7 @@ class ReportedStatistics(tf.train.experimental.PythonState):
     """Sums up the reports of all actors; part of the learner's checkpoints.
 
     Reports count from the beginning of the actor's process. One that is lost with a learner is
-    made good by the next one, and one that comes again, out of a restored replay, changes nothing.
+    made good by the next one, and one that comes again changes nothing.
 
     Attributes:
       environment_steps: Steps reported, over all actors and their earlier processes.

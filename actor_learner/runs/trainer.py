@@ -86,10 +86,10 @@ class Trainer:
             while_saving=while_saving,
         )
         self._closing.callback(self.learner.close)
-        if experiment.checkpoint_seconds:
+        if experiment.checkpoints.seconds:
             self.learner.add_trigger(
                 interval_trigger.IntervalTrigger(
-                    None, self.learner.save_checkpoint, seconds=experiment.checkpoint_seconds
+                    None, self.learner.save_checkpoint, seconds=experiment.checkpoints.seconds
                 )
             )
 

@@ -31,10 +31,18 @@ _give_up: contextvars.ContextVar[Callable[[], bool]] = contextvars.ContextVar(
 )
 
 
+RUN_MARK = "@"
+"""Stands in the name of a table before the id of the run that it belongs to."""
+
+
 class UnknownTableError(errors.ReplayError, KeyError):
     """The server has no table of this name; the message lists those it has."""
 
     __str__ = Exception.__str__  # KeyError would print the message in quotes.
+
+
+class ForeignTableError(UnknownTableError, errors.OtherRunError):
+    """The server has no table of this run: it is that of another one, which was given its port."""
 
 
 class _Caller:
@@ -173,7 +181,7 @@ def fetch_table(
     try:
         return tables[table]
     except KeyError:
-        raise UnknownTableError(
+        raise (ForeignTableError if RUN_MARK in table else UnknownTableError)(
             f"the server at {client.server_address} has no table {table!r}; "
             f"it has {', '.join(map(repr, sorted(tables)))}"
         ) from None

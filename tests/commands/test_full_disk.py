@@ -23,13 +23,14 @@ BINDINGS = (
     "Evaluation.target_return = None",
     "Experiment.initial_random_steps = 200",
     "Experiment.updates_per_step = 0.1",
-    "Evaluation.interval = 1_000",
     "Evaluation.episodes = 2",
-    "Experiment.report_seconds = 0.1",
-    "Experiment.checkpoint_seconds = 0.5",
+    "Reporting.seconds = 0.1",
+    "Checkpoints.seconds = 0.5",
     "Learner.summary_interval = 50",
     "dqn.fc_layer_params = (16,)",
 )
+# Each evaluation exports a policy, which takes longer than the training between two of them.
+FEW_EVALUATIONS = "--gin_param=Evaluation.interval = 4_000"
 HALF_DONE = re.compile(
     r"_temp|tempstate|\.unfinished|\.part$|\.new\b|\.old\b|^\.\d+\.|\.tmp|\.former"
 )
@@ -111,7 +112,7 @@ def assert_nothing_is_half_done(run):
 
 
 def test_training_goes_on_while_the_disk_is_full_and_everything_is_written_afterwards(disk):
-    train = Watched(disk, "train", "--gin_param=Experiment.record = True")
+    train = Watched(disk, "train", FEW_EVALUATIONS, "--gin_param=Experiment.record = True")
     train.wait_for(train.checkpoints)
     disk.fill()
     train.wait_for(lambda: "NOT SAVED: the checkpoint" in train.said)
@@ -154,8 +155,9 @@ def test_a_disk_that_stays_full_ends_with_exit_code_1_and_leaves_what_was_saved_
     train = Watched(
         disk,
         "train",
+        FEW_EVALUATIONS,
         "--gin_param=full_disk.final_wait_seconds = 2",
-        "--gin_param=Experiment.save_replay = True",
+        "--gin_param=Checkpoints.save_replay = True",
     )
     train.wait_for(train.checkpoints)
     disk.fill()
@@ -170,7 +172,8 @@ def test_a_disk_that_stays_full_ends_with_exit_code_1_and_leaves_what_was_saved_
 
 
 def test_jobs_and_their_launcher_survive_a_full_disk(disk):
-    up = Watched(disk, "up", "--actors=1", "--gin_param=Experiment.replay_checkpoint_seconds = 1")
+    more = ("Checkpoints.replay_seconds = 1", "Evaluation.interval = 1_000")
+    up = Watched(disk, "up", "--actors=1", *(f"--gin_param={binding}" for binding in more))
     up.wait_for(up.checkpoints)
     disk.fill()
     up.wait_for(lambda: re.search(r"learner-0 running.*NOT SAVED: ", up.said))
@@ -187,7 +190,9 @@ def test_jobs_and_their_launcher_survive_a_full_disk(disk):
 
 @pytest.mark.slow
 def test_jobs_on_a_disk_that_stays_full_end_with_exit_code_1_and_are_not_restarted(disk):
-    up = Watched(disk, "up", "--actors=1", "--gin_param=full_disk.final_wait_seconds = 1")
+    up = Watched(
+        disk, "up", "--actors=1", FEW_EVALUATIONS, "--gin_param=full_disk.final_wait_seconds = 1"
+    )
     up.wait_for(up.checkpoints)
     disk.fill()
     assert up.end() == 1, up.said

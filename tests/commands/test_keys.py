@@ -93,6 +93,8 @@ def test_whoever_has_the_run_directory_has_its_keys(tmp_path, capsys):
             assert "demands the keys of its run" in stranger.worker("actor").describe()
             with pytest.raises(errors.ConfigError, match="actor-0 demands the keys of its run"):
                 stranger.send("pause", timeout=5.0)
+            with pytest.raises(errors.ConfigError, match="actor-0 demands the keys of its run"):
+                stranger.wait_for(states.RUNNING, ["actor-0"], timeout=toy_workers.DEADLINE)
     os.chmod(rendezvous.keys_in(run_dir), 0o644)
     assert cli.main(["control", str(run_dir), "exit", "--job=actor"]) == 2
     assert "can be read by others: chmod 600" in capsys.readouterr().err

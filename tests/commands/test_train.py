@@ -16,7 +16,7 @@ SMALL = (
     "Experiment.initial_random_steps = 500",
     "Evaluation.interval = 500",
     "Evaluation.episodes = 4",
-    "Experiment.report_seconds = 0.1",
+    "Reporting.seconds = 0.1",
     "dqn.fc_layer_params = (16,)",
 )
 NOISE = ("reverb/cc", "Gym has been unmaintained", "TF-TRT", "cuda", "oneDNN", "WARNING")

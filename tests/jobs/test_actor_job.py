@@ -18,8 +18,8 @@ STEPS, RANDOM_STEPS, MOST_LAG = 100_000, 1_000, 5
 BINDINGS = (
     f"Experiment.environment_steps = {STEPS}",
     f"Experiment.initial_random_steps = {RANDOM_STEPS}",
-    f"Experiment.max_version_lag = {MOST_LAG}",
-    "Experiment.when_lagging = 'wait'",
+    f"Staleness.max_version_lag = {MOST_LAG}",
+    "Staleness.when_lagging = 'wait'",
     "Experiment.collect_steps = 64",
     "GymnasiumEnvironment.num_envs = 4",
     "dqn.fc_layer_params = (4,)",
@@ -192,6 +192,16 @@ def test_an_actor_ends_when_its_learner_says_so(learner, start):
     made = start()
     learner.say(10, done=True)
     jobs_in_process.poll_until(lambda: is_done(made.poll()), "it ends")
+
+
+def test_an_actor_that_is_asked_to_end_reports_its_last_turn(learner, start):
+    learner.say(10, version=10)
+    made = start()
+    jobs_in_process.poll_until(lambda: learner.reports, "it reports", made)
+    made._acting.run()  # A turn that it had no time to report.
+    made.job.stopping.set()
+    made.close()
+    assert learner.reports[-1]["total"] == made._acting.steps_taken
 
 
 def test_an_actor_that_comes_after_the_last_step_ends_at_once(learner, start):

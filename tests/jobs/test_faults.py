@@ -30,7 +30,7 @@ BINDINGS = (
     "Evaluation.target_return = None",
     "Evaluation.interval = 2_000",
     "Evaluation.episodes = 5",
-    "Experiment.replay_checkpoint_seconds = 1.0",
+    "Checkpoints.replay_seconds = 1.0",
     f"Learner.checkpoint_interval = {CHECKPOINT_INTERVAL}",
 )
 # Not the experiment's target, which would end the run before everybody was killed.

@@ -19,7 +19,7 @@ FLAGS = [
         for binding in (
             "Experiment.environment_steps = 1_000_000_000",
             "Experiment.initial_random_steps = 200",
-            "Experiment.max_version_lag = 0",
+            "Staleness.max_version_lag = 0",
             "Experiment.updates_per_step = 0.5",
             "Experiment.sample_timeout_seconds = 5.0",
             "dqn.fc_layer_params = (16,)",

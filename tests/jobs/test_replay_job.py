@@ -14,7 +14,7 @@ pytestmark = pytest.mark.timeout(600)
 
 FLAGS = (
     "--gin_file=dqn_cartpole",
-    "--gin_param=Experiment.replay_checkpoint_seconds = 0.2",
+    "--gin_param=Checkpoints.replay_seconds = 0.2",
     "--gin_param=dqn.fc_layer_params = (16,)",
 )
 

@@ -29,7 +29,8 @@ def make_news(train_step=0, *, actors=1, allowed=10**6, epoch=3, done=False):
 
 def report_of(actor, total):
     return {
-        "actor": actor, "incarnation": f"process-{actor}", "total": total, "episodes": 1,
+        "actor": actor, "incarnation": f"process-{actor}", "total": total, "last": False,
+        "episodes": 1,
         "version_lag_seconds": 0.5, "returns": [1.0, 2], "lengths": [10, 20],
     }  # fmt: skip
 
@@ -151,8 +152,8 @@ def test_the_last_report_does_not_wait(monkeypatch):
     actor.turn()
     actor.turn()
     assert actor.totals == [64]
-    actor.sender.flush(5.0)
-    assert actor.totals == [64, 128]
+    actor.sender.finish(5.0)
+    assert [(body["total"], body["last"]) for body in actor.sent] == [(64, False), (128, True)]
 
 
 # The learner's inbox.
@@ -229,6 +230,20 @@ def test_actors_that_leave_make_room(monkeypatch):
     assert (body["rank"], body["num_actors"]) == (1, 2)
 
 
+def test_an_actor_that_has_reported_for_the_last_time_is_not_there_until_it_reports_again(
+    monkeypatch,
+):
+    clock = Clock()
+    monkeypatch.setattr(inbox, "time", clock)
+    desk = Desk(0, 1)
+    for last, present in ((True, [1]), (False, [0, 1])):
+        desk.submit({**report_of(0, 64), "last": last})
+        for _ in range(2):  # The first takes the report in, the second looks who is there.
+            clock.now += 1.0
+            desk.inbox.take_all()
+        assert desk.inbox.actors == present
+
+
 @pytest.mark.parametrize("actors, seconds", [(3, 0.003), (200, 0.05)])
 def test_reports_of_many_actors_are_taken_in_together(monkeypatch, actors, seconds):
     clock = Clock()
@@ -267,7 +282,7 @@ def test_what_is_not_a_report_is_refused_and_the_rest_taken_in(changes, why):
 
 def test_results_of_evaluators_come_in_the_same_order():
     desk = Desk(0)
-    answer = desk.submit({"mean": 7.0}, kind=news_lib.RESULT)
+    answer = desk.submit({"evaluator": 0, "mean": 7.0}, kind=news_lib.RESULT)
     desk.inbox.take_all()
     assert answer.result(SECONDS).body == {"epoch": 3}
     assert desk.results == [7.0]
@@ -276,7 +291,7 @@ def test_results_of_evaluators_come_in_the_same_order():
 def test_steps_that_were_taken_in_before_a_failure_are_counted_everywhere():
     desk = Desk(0)
     desk.submit(report_of(0, 64))
-    desk.submit({}, kind=news_lib.RESULT)
+    desk.submit({"evaluator": 0}, kind=news_lib.RESULT)
     with pytest.raises(KeyError):
         desk.inbox.take_all()
     assert int(desk.environment_step) == 69

@@ -8,7 +8,8 @@ import types
 
 import pytest
 
-from actor_learner.jobs import controller, states
+from actor_learner import run_directory
+from actor_learner.jobs import controller, rendezvous, states
 from actor_learner.launch import job_spec, ray, ray_job
 from actor_learner.naming import files
 from actor_learner.support import errors
@@ -123,7 +124,10 @@ def test_a_real_training_is_completed_though_the_node_of_its_actor_dies(cluster,
         launcher = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT)
     try:
         names = files.FileRegistry(registry)
-        watching = controller.Controller(names, "real")
+        # A cluster is more than one machine: its jobs have keys.
+        processes.wait_until((run / "keys.json").exists, "the keys are made")
+        keys = rendezvous.keys_of(run_directory.RunDirectory(run))
+        watching = controller.Controller(names, "real", keys=keys)
         everybody = ["replay-0", "learner-0", "actor-0"]
         before = watching.wait_for(states.RUNNING, everybody, timeout=DEADLINE)["actor-0"]
         address = names.get("real/jobs/replay/0/address")

@@ -165,7 +165,7 @@ class Run:
             f"include 'agents/{self._agent}.gin'",
             f"Learner.checkpoint_interval = {poison_weights.CHECKPOINT_INTERVAL}",
             "Learner.summary_interval = 0",
-            "Experiment.report_seconds = 1e-6",
+            "Reporting.seconds = 1e-6",
             *bindings,
         ]
         if fault is not None and fault.place == WEIGHTS:
@@ -232,12 +232,15 @@ class JobsRun(Run):
 
             start(replay.ReplayJob(), "replay")
             trained = start(learner.LearnerJob(), "learner", run_dir=self.run_dir, source=source)
-            self._note_start(trained.train_step)
+            self._note_start(trained.status()["steps"])
             trained.poll()  # It publishes the policy that an actor waits for.
             acting = start(actor.ActorJob(), "actor")
             try:
                 jobs_in_process.poll_until(
-                    lambda: harmless and trained.train_step > enough, "it fails", acting, trained
+                    lambda: harmless and trained.status()["steps"] > enough,
+                    "it fails",
+                    acting,
+                    trained,
                 )
                 trained.save()
             finally:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from actor_learner import evaluation_settings, experiment, run_directory
+from actor_learner import evaluation_settings, experiment, run_directory, run_settings
 from actor_learner.agents import bc, ddpg, ppo, sac
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.replay.streams import recorded_replay
@@ -35,7 +35,7 @@ def run(directory, agent, **settings):
             pendulum,
             agent,
             evaluation=evaluation_settings.Evaluation(episodes=2),
-            report_seconds=1e-6,
+            reporting=run_settings.Reporting(seconds=1e-6),
             **settings,
         ),
         run_directory.RunDirectory(directory),

@@ -6,7 +6,7 @@ import sys
 import pytest
 import tensorflow as tf
 
-from actor_learner import evaluation_settings, experiment, run_directory
+from actor_learner import evaluation_settings, experiment, run_directory, run_settings
 from actor_learner.agents import dqn
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.learning import priority_ring
@@ -85,8 +85,8 @@ def test_a_turn_makes_no_more_tensors_than_its_policy_and_train_calls_need(kind,
         initial_random_steps=100,
         evaluation=evaluation_settings.Evaluation(interval=0),
         # What time decides about would make the number of one turn differ from that of another.
-        checkpoint_seconds=0,
-        report_seconds=1e9,
+        checkpoints=run_settings.Checkpoints(seconds=0),
+        reporting=run_settings.Reporting(seconds=1e9),
         **settings,
     )
     run = run_directory.RunDirectory(tmp_path / "run")

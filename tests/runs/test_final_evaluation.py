@@ -65,6 +65,12 @@ def test_as_many_as_the_run_is_known_to_have_are_waited_for_even_unseen():
     assert made.is_expected([2], {0, 1})  # One more than was known.
 
 
+def test_one_that_was_told_to_end_and_says_so_is_not_waited_for():
+    made = awaited(num_evaluators=2)
+    assert made.is_expected([0, 1], {0})
+    assert not made.is_expected([0], {0}, left={1})
+
+
 @pytest.mark.parametrize("num_evaluators, present", [(0, [0, 1]), (2, [])])
 def test_they_are_waited_for_no_longer_than_the_timeout(caplog, num_evaluators, present):
     clock = Clock()

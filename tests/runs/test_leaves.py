@@ -13,7 +13,7 @@ from actor_learner.runs import demonstration, one_process
 SHARED = (
     "Evaluation.interval = 0",
     "Evaluation.target_return = None",
-    "Experiment.report_seconds = 0.001",
+    "Reporting.seconds = 0.001",
     "Learner.checkpoint_interval = 0",
     "Learner.summary_interval = 1",  # One graph, which records, instead of two.
 )

@@ -9,7 +9,7 @@ import gin
 import numpy as np
 import pytest
 
-from actor_learner import evaluation_settings, experiment, run_directory
+from actor_learner import evaluation_settings, experiment, run_directory, run_settings
 from actor_learner.agents import dqn, ppo
 from actor_learner.replay.streams import lane_replay, unroll_queue
 from actor_learner.runs import one_process
@@ -52,7 +52,7 @@ def train(directory, name, fault, check_finite=False, **changes):
         ),
         "environment_steps": 320,
         "evaluation": evaluation_settings.Evaluation(interval=0, episodes=1),
-        "report_seconds": 1e-6,
+        "reporting": run_settings.Reporting(seconds=1e-6),
         **changes,
     }
     rows = []

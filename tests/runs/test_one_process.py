@@ -9,7 +9,7 @@ import pytest
 import reverb
 import tensorflow as tf
 
-from actor_learner import evaluation_settings, experiment, parts, plan, run_directory
+from actor_learner import evaluation_settings, experiment, parts, plan, run_directory, run_settings
 from actor_learner.agents import dqn
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.learning import checkpoints, evaluation
@@ -50,7 +50,7 @@ def make_experiment(**changes):
         collect_steps=50,
         batch_size=16,
         evaluation=rated(),
-        report_seconds=1e-6,
+        reporting=run_settings.Reporting(seconds=1e-6),
     )
     settings.update(changes)
     return experiment.Experiment(**settings)
@@ -157,9 +157,11 @@ def test_a_resumed_run_goes_on_with_steps_metrics_exploration_and_clock(tmp_path
 
 def test_replay_contents_are_kept_when_asked_for(tmp_path):
     rows, more = [], []
-    train(tmp_path, rows, save_replay=True)
+    train(tmp_path, rows, checkpoints=run_settings.Checkpoints(save_replay=True))
     with one_process.OneProcess(
-        make_experiment(environment_steps=700, save_replay=True),
+        make_experiment(
+            environment_steps=700, checkpoints=run_settings.Checkpoints(save_replay=True)
+        ),
         run_directory.RunDirectory(tmp_path / "run"),
         seed=1,
         on_row=more.append,
@@ -273,7 +275,10 @@ def test_a_learner_without_samples_gives_up_and_says_why(tmp_path):
             training.run()
 
 
-@pytest.mark.parametrize("settings, warned", [({"max_version_lag": 3}, True), ({}, False)])
+@pytest.mark.parametrize(
+    "settings, warned",
+    [({"staleness": run_settings.Staleness(max_version_lag=3)}, True), ({}, False)],
+)
 def test_a_limit_for_separate_jobs_is_named_as_having_no_effect(
     tmp_path, monkeypatch, settings, warned
 ):
@@ -281,7 +286,7 @@ def test_a_limit_for_separate_jobs_is_named_as_having_no_effect(
     monkeypatch.setattr(one_process.logging, "warning", lambda text, *_: said.append(text))
     run = run_directory.RunDirectory(tmp_path / "run")
     one_process.OneProcess(make_experiment(**settings), run, seed=1).close()
-    assert any("Experiment.max_version_lag" in text for text in said) == warned
+    assert any("Staleness.max_version_lag" in text for text in said) == warned
 
 
 @pytest.mark.parametrize("seconds, several", [(1e-6, True), (0.0, False)])
@@ -293,7 +298,7 @@ def test_checkpoints_are_saved_by_time_too(tmp_path, monkeypatch, seconds, sever
         "save",
         lambda self, step, *more: saved.append(int(step.numpy())) or save(self, step, *more),
     )
-    _, _, train_steps = train(tmp_path, checkpoint_seconds=seconds)
+    _, _, train_steps = train(tmp_path, checkpoints=run_settings.Checkpoints(seconds=seconds))
     # By its interval in train steps none is due: without the time there is only the last one.
     assert saved[-1] == train_steps and (len(set(saved)) > 1) == several
 
@@ -327,7 +332,7 @@ def test_recorded_experience_trains_another_agent_without_an_environment(tmp_pat
         replay=recorded_replay.RecordedReplay(recorded),
         train_steps=50,
         batch_size=16,
-        report_seconds=1e-6,
+        reporting=run_settings.Reporting(seconds=1e-6),
     )
     with one_process.OneProcess(
         offline_run,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from actor_learner import evaluation_settings, experiment, run_directory
+from actor_learner import evaluation_settings, experiment, run_directory, run_settings
 from actor_learner.agents import impala, ppo
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.replay.streams import unroll_queue
@@ -48,7 +48,7 @@ def train(tmp_path, agent, **settings):
             replay=unroll_queue.UnrollQueue(LENGTH),
             environment_steps=1_500,
             evaluation=evaluation_settings.Evaluation(interval=0, episodes=2),
-            report_seconds=1e-6,
+            reporting=run_settings.Reporting(seconds=1e-6),
             **settings,
         ),
         run_directory.RunDirectory(tmp_path / "run"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-_MARK = "@"
+from actor_learner.support import reverb_calls
+
+_MARK = reverb_calls.RUN_MARK
 _DIGITS = 8
 
 

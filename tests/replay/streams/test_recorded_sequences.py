@@ -9,7 +9,7 @@ import reverb
 import tensorflow as tf
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import evaluation_settings, experiment, run_directory
+from actor_learner import evaluation_settings, experiment, run_directory, run_settings
 from actor_learner.agents import r2d2
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.environments import memory
@@ -126,7 +126,7 @@ def test_r2d2_trains_on_what_it_recorded_without_an_environment(recorded, tmp_pa
         replay=recorded_sequences.RecordedSequences(recorded, sequences=replay()),
         train_steps=20,
         batch_size=8,
-        report_seconds=1e-6,
+        reporting=run_settings.Reporting(seconds=1e-6),
     )
     with one_process.OneProcess(
         offline_run, run_directory.RunDirectory(tmp_path / "run"), seed=1, on_row=found.append
