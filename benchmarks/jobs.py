@@ -90,9 +90,8 @@ def _publishing(interval: float, seconds: float, repetitions: int) -> list[float
     idle = _share(lambda: learner.run(seconds))
     with _meanwhile(
         learner.poll,
-        lambda: partner.Partner(
-            "benchmarks.wire_actors", learner.address, 0, 1, sleeping_environment.STEP_SECONDS
-        ),
+        # An actor whose turns are as long as that: it pulls every version, and reports as often.
+        lambda: partner.Partner("benchmarks.wire_actors", learner.address, 0, 1, interval),
     ):
         learner.run(min(1.0, seconds))
         shares = [_share(lambda: learner.run(seconds)) for _ in range(repetitions)]
