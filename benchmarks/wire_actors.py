@@ -47,6 +47,7 @@ class WireActor:
         self._policy: futures.Future[messages.Message] | None = None
         self._report: futures.Future[messages.Message] | None = None
         self._turns = 0
+        self._reported_at = 0.0
         self.has_policy = threading.Event()
         self.clear()
         self._wire = client.Client(address, who=f"actor-{index}", context=context)
@@ -71,10 +72,12 @@ class WireActor:
             self._report.result()  # Raises what went wrong.
             self._report = None
             self.counts["reports"] += 1
-        if self._report is None:
+        pause = news_lib.report_seconds(news.num_actors)
+        if self._report is None and time.monotonic() - self._reported_at >= pause:
             self._send_report()
 
     def _send_report(self) -> None:
+        self._reported_at = time.monotonic()
         self._report = self._wire.submit(
             news_lib.REPORT,
             {

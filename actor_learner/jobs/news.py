@@ -13,6 +13,23 @@ POLICY, REPORT, RESULT, LEAVE = "policy", "report", "result", "leave"
 """Requests to the learner: for its policy, with an actor's counts, with an evaluator's result, and
 of an evaluator that was told to end: it is not to be waited for."""
 
+NEWS_SECONDS = 0.05
+"""Least time between two news; a learner that waits tells so many."""
+
+# Of all jobs together: what talking costs the learner does not grow with their number.
+_NEWS_PER_SECOND = 1_000
+_REPORTS_PER_SECOND = 400
+
+
+def news_seconds(num_followers: int) -> float:
+    """Least time between two news: the more followers, the longer, from fifty on."""
+    return max(NEWS_SECONDS, num_followers / _NEWS_PER_SECOND)
+
+
+def report_seconds(num_actors: int) -> float:
+    """Least time between two reports of one actor, unless it has to wait for their answer."""
+    return num_actors / _REPORTS_PER_SECOND
+
 
 @dataclasses.dataclass(frozen=True)
 class News:

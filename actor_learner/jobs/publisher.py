@@ -16,9 +16,6 @@ from actor_learner.parameters import packing
 from actor_learner.replay.reading import version_limit
 from actor_learner.support import errors
 
-NEWS_SECONDS = 0.05
-"""Least time between two news; a learner that waits tells so many."""
-
 
 class Publisher:
     """Speaks over the learner's wire, no more often than there is need.
@@ -88,7 +85,8 @@ class Publisher:
     def tell(self, news: news_lib.News) -> None:
         """Tells all followers, unless there is nothing new, or it has just done so."""
         now = time.monotonic()
-        if news == self._told or (not news.done and now - self._told_at < NEWS_SECONDS):
+        pause = news_lib.news_seconds(len(self._wire.followers(news_lib.TOPIC)))
+        if news == self._told or (not news.done and now - self._told_at < pause):
             return
         self._told, self._told_at = news, now
         self._wire.publish(news_lib.TOPIC, news.body())

@@ -23,7 +23,8 @@ class ReportSender:
     """Reports what this process has done since it began, and knows what the learner counted of it.
 
     A report holds totals, so that one that is lost is made good by the next, and one that comes
-    twice changes nothing. At most one is on its way; the latest follows when it is answered.
+    twice changes nothing. At most one is on its way; the latest follows when it is answered. Where
+    there are many actors, each reports less often, unless it must not act on before it has.
 
     Args:
       job: The actor's.
@@ -45,6 +46,7 @@ class ReportSender:
         self._follower = follower
         self._sent: futures.Future[messages.Message] | None = None
         self._sent_total = self._counted = 0
+        self._sent_at = -math.inf
         self._counted_by = -1  # The epoch of the learner that has.
         self._environment_step = 0  # When it did.
         self._is_last = False
@@ -69,25 +71,10 @@ class ReportSender:
             self.send()
 
     def send(self) -> None:
-        """Reports, unless a report is on its way: then it follows. Does not wait."""
+        """Reports, unless a report is on its way, or was just now: `check` makes up for it."""
         self._take_answer()
-        if self._sent is None:
-            statistics = self._acting.statistics
-            self._sent_total = self._acting.steps_taken
-            self._sent = self._learner.submit(
-                news_lib.REPORT,
-                {
-                    "actor": self._job.index,
-                    "incarnation": self._job.incarnation,
-                    "total": self._sent_total,
-                    "last": self._is_last,
-                    "episodes": int(statistics.episodes),
-                    "version_lag_seconds": round(self._follower.lag_seconds, 3),
-                    "returns": [round(float(r), 6) for r in list(statistics.returns)[-_EPISODES:]],
-                    "lengths": [int(n) for n in list(statistics.lengths)[-_EPISODES:]],
-                },
-                timeout_seconds=_TIMEOUT_SECONDS,
-            )
+        if self._sent is None and self._is_due():
+            self._send()
 
     def finish(self, timeout_seconds: float) -> None:
         """Reports for the last time; waits until everything is counted, or time is up.
@@ -96,9 +83,9 @@ class ReportSender:
         is logged.
         """
         deadline = time.monotonic() + timeout_seconds
-        self._take_answer()
         if self._sent is not None:
             futures.wait([self._sent], timeout_seconds)
+            self._take_answer()
         self._is_last, is_told = True, False
         while not is_told:
             left = deadline - time.monotonic()
@@ -111,10 +98,37 @@ class ReportSender:
                         uncounted,
                     )
                 return
-            self.send()
+            if self._sent is None:
+                self._send()
             futures.wait([self._sent], min(left, 1.0))
             self._learner.check()
             is_told = self._take_answer()
+
+    def _is_due(self) -> bool:
+        news = self._follower.news
+        if news is None or time.monotonic() - self._sent_at >= news_lib.report_seconds(
+            news.num_actors
+        ):
+            return True
+        return self._counted_by != news.epoch or self.steps_left() <= 0
+
+    def _send(self) -> None:
+        statistics = self._acting.statistics
+        self._sent_total, self._sent_at = self._acting.steps_taken, time.monotonic()
+        self._sent = self._learner.submit(
+            news_lib.REPORT,
+            {
+                "actor": self._job.index,
+                "incarnation": self._job.incarnation,
+                "total": self._sent_total,
+                "last": self._is_last,
+                "episodes": int(statistics.episodes),
+                "version_lag_seconds": round(self._follower.lag_seconds, 3),
+                "returns": [round(float(r), 6) for r in list(statistics.returns)[-_EPISODES:]],
+                "lengths": [int(n) for n in list(statistics.lengths)[-_EPISODES:]],
+            },
+            timeout_seconds=_TIMEOUT_SECONDS,
+        )
 
     def _take_answer(self) -> bool:
         """Takes the answer to the last report, if it has come; returns whether it was counted."""

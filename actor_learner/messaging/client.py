@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import threading
 import time
@@ -68,6 +69,7 @@ class Client:
         self._listeners: dict[str, protocol.Listener] = {}
         self._renewed_at = 0.0
         self._heard_at = time.monotonic()
+        self._told_at = -math.inf
         self._lock = threading.Lock()
         self._closed = False
         self._own_context = zmq.Context() if context is None else None
@@ -186,6 +188,7 @@ class Client:
         if message.id == 0:
             listener = self._listeners.get(message.kind)
             if listener is not None:
+                self._told_at = self._heard_at
                 listener(message)
             return
         pending = self._forget(message.id)
@@ -208,7 +211,9 @@ class Client:
             for id_, sent_at in list(self._sent_at.items()):
                 if now - sent_at > self._resend_seconds:
                     self._send(id_)
-        if self._listeners and now - self._renewed_at > protocol.RENEW_SECONDS:
+        told = now - self._told_at <= protocol.RENEW_SECONDS
+        pause = protocol.RENEW_TOLD_SECONDS if told else protocol.RENEW_SECONDS
+        if self._listeners and now - self._renewed_at > pause:
             self._renew(now)
 
     def _renew(self, now: float) -> None:

@@ -17,7 +17,7 @@ with server.Server({"status": answer_status}, topics=("news",)) as learner:
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable, Protocol
 
 import numpy as np
@@ -31,7 +31,8 @@ FOLLOW = "follow"
 LEASE_SECONDS = 10.0
 """A client that has not renewed its following for so long is forgotten."""
 
-RENEW_SECONDS = 2.0
+RENEW_SECONDS, RENEW_TOLD_SECONDS = 2.0, 4.0
+"""How often a client renews its following: one that is told nothing, and one that is."""
 
 
 class NoAnswerError(errors.JobTimeoutError):
@@ -115,8 +116,11 @@ class Server(Protocol):
     ) -> None:
         """Sends to all that follow a topic, and to whoever follows it later, until the next one."""
 
-    def followers(self, topic: str) -> list[str]:
-        """Who follows a topic now, by their names for themselves."""
+    def followers(self, topic: str) -> Sequence[str]:
+        """Who follows a topic now, by their names for themselves; not to be changed.
+
+        Costs next to nothing, however many they are.
+        """
 
     def close(self) -> None:
         """Ends; safe to call twice."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,36 @@ _WARN_SECONDS = 30
 _READING_SECONDS = 0.2
 _MAX_UNSENT = 10_000
 _UNSENT_SECONDS = 10.0
+_FORGET_SECONDS = 0.5
+_REST_SECONDS, _REST_PER_FOLLOWER = 0.02, 0.0001
+_LARGE_BYTES = 1 << 14
+
+
+class _Topic:
+    """Who follows a topic, and what they were told last; changed by the socket's thread only.
+
+    Attributes:
+      followers: By client, until when, if it does not renew.
+      names: Of the followers; replaced as a whole, for readers in other threads.
+      latest: The frames of what was published last; None before the first.
+    """
+
+    def __init__(self) -> None:
+        self.followers: dict[bytes, float] = {}
+        self.names: list[str] = []
+        self.latest: list[bytes] | None = None
+
+    def add(self, client: bytes, until: float) -> None:
+        if client not in self.followers:
+            self.names = [*self.names, _who(client)]
+        self.followers[client] = until
+
+    def forget_the_silent(self, now: float) -> None:
+        silent = [client for client, until in self.followers.items() if until < now]
+        for client in silent:
+            del self.followers[client]
+        if silent:
+            self.names = [_who(client) for client in self.followers]
 
 
 class Server:
@@ -61,13 +92,12 @@ class Server:
         # Both are replaced as a whole, never changed: the socket's thread reads them unlocked.
         self._handlers = {protocol.FOLLOW: self._follow, **handlers}
         self._changing = threading.Lock()
-        self._followers: dict[str, dict[bytes, float]] = {topic: {} for topic in topics}
-        self._latest: dict[str, list[bytes]] = {}
+        self._topics = {topic: _Topic() for topic in topics}
+        self._forgot_at = math.inf  # Until the loop is there.
+        self._large: tuple[np.ndarray | None, zmq.Frame | None] = (None, None)
         self.refused_frames = 0
         self._sent_at = float("-inf")
-        self._unsent: collections.deque[tuple[float, Sequence[bytes | memoryview]]] = (
-            collections.deque()
-        )
+        self._unsent: collections.deque[tuple[float, Sequence[loop.Frame]]] = collections.deque()
         # A context of its own: it has its own idea of who may connect.
         self._context = zmq.Context()
         socket = self._context.socket(zmq.ROUTER)
@@ -91,6 +121,7 @@ class Server:
             on_tick=self._tick,
             tick_seconds=_TICK_SECONDS,
         )
+        self._forgot_at = time.monotonic()
         self._closed = False
 
     def __enter__(self) -> Server:
@@ -108,8 +139,8 @@ class Server:
     def add_topic(self, topic: str) -> None:
         """Lets a topic be published and followed from now on; one that is there already stays."""
         with self._changing:
-            if topic not in self._followers:
-                self._followers = {**self._followers, topic: {}}
+            if topic not in self._topics:
+                self._topics = {**self._topics, topic: _Topic()}
 
     def publish(
         self,
@@ -122,20 +153,21 @@ class Server:
         A follower that is too slow misses what it has no room for, never the last one of a series
         for longer than it takes to renew its following. `arrays` are copied.
         """
-        if topic not in self._followers:
-            raise ValueError(f"there is no topic {topic!r}, only {sorted(self._followers)}")
+        published = self._topics.get(topic)
+        if published is None:
+            raise ValueError(f"there is no topic {topic!r}, only {sorted(self._topics)}")
         frames = [bytes(f) for f in messages.encode(messages.Message(topic, body, arrays or {}))]
 
         def send() -> None:
-            self._latest[topic] = frames
-            for client in list(self._followers[topic]):
+            published.latest = frames
+            for client in published.followers:
                 self._send([client, *frames])
 
         self._loop.call(send)
 
-    def followers(self, topic: str) -> list[str]:
+    def followers(self, topic: str) -> Sequence[str]:
         """Who follows a topic now."""
-        return [_who(client) for client in list(self._followers[topic])]
+        return self._topics[topic].names
 
     def close(self) -> None:
         """Sends what was answered so far, and ends; safe to call twice.
@@ -167,7 +199,7 @@ class Server:
             return
 
         def send(answer: messages.Message) -> None:
-            encoded = messages.encode(answer)
+            encoded = self._encoded(answer)
             self._sent_at = time.monotonic()  # Or soon: whoever closes next must know of it.
             self._loop.call(lambda: self._answer([client, *encoded]))
 
@@ -176,28 +208,42 @@ class Server:
         if error is not None:
             logging.error("A request %r of %s failed", message.kind, request.who, exc_info=error)
 
+    def _encoded(self, message: messages.Message) -> list[loop.Frame]:
+        """The frames of an answer; those of a large array that nobody can change are made once.
+
+        Hundreds of clients ask for the same policy, and ZeroMQ shares the memory of such a frame.
+        """
+        frames = messages.encode(message)
+        for index, array in enumerate(message.arrays.values(), 1):
+            if array.nbytes >= _LARGE_BYTES and not array.flags.writeable:
+                kept, frame = self._large
+                if kept is not array:
+                    frame = zmq.Frame(frames[index], copy=True)
+                    self._large = (array, frame)
+                frames[index] = frame
+        return frames
+
     def _follow(self, request: protocol.Request) -> None:
-        topic = request.body.get("topic")
-        followers = self._followers.get(topic) if isinstance(topic, str) else None
-        if followers is None:
-            request.refuse(f"there is no topic {str(topic)[:80]!r}, only {sorted(self._followers)}")
+        name = request.body.get("topic")
+        topic = self._topics.get(name) if isinstance(name, str) else None
+        if topic is None:
+            request.refuse(f"there is no topic {str(name)[:80]!r}, only {sorted(self._topics)}")
             return
         client = request.client
-        if client not in followers and len(followers) >= _MAX_FOLLOWERS:
-            request.refuse(f"{_MAX_FOLLOWERS:,} clients follow {topic!r} already")
+        if client not in topic.followers and len(topic.followers) >= _MAX_FOLLOWERS:
+            request.refuse(f"{_MAX_FOLLOWERS:,} clients follow {name!r} already")
             return
-        followers[client] = time.monotonic() + protocol.LEASE_SECONDS
+        topic.add(client, time.monotonic() + protocol.LEASE_SECONDS)
         request.answer()
         # At every renewal: a follower that missed it has it then.
-        latest = self._latest.get(topic)
-        if latest is not None:
-            self._send([client, *latest])
+        if topic.latest is not None:
+            self._send([client, *topic.latest])
 
-    def _send(self, frames: Sequence[bytes | memoryview]) -> bool | None:
+    def _send(self, frames: Sequence[loop.Frame]) -> bool | None:
         self._sent_at = time.monotonic()
         return self._loop.send(frames)
 
-    def _answer(self, frames: Sequence[bytes | memoryview]) -> None:
+    def _answer(self, frames: Sequence[loop.Frame]) -> None:
         """Sends an answer, later if the client has no room for it now: thousands came at once."""
         if (self._unsent or self._send(frames) is False) and len(self._unsent) < _MAX_UNSENT:
             self._unsent.append((time.monotonic() + _UNSENT_SECONDS, frames))
@@ -211,13 +257,13 @@ class Server:
 
     def _tick(self) -> None:
         self._send_rest()
-        self._forget_the_silent()
-
-    def _forget_the_silent(self) -> None:
         now = time.monotonic()
-        for followers in self._followers.values():
-            for client in [client for client, until in followers.items() if until < now]:
-                del followers[client]
+        if now - self._forgot_at >= _FORGET_SECONDS:  # Ticks come with every message.
+            self._forgot_at = now
+            for topic in self._topics.values():
+                topic.forget_the_silent(now)
+            followers = max((len(topic.followers) for topic in self._topics.values()), default=0)
+            self._loop.rest_seconds = min(_REST_SECONDS, followers * _REST_PER_FOLLOWER)
 
 
 class _Request(protocol.Request):
