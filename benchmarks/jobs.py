@@ -2,9 +2,9 @@
 
 `actors`: an environment that sleeps 20 ms per step, one lane per actor, so that cores do not
 matter; the peer is one actor, the limit the environment itself. `publishing` and `pulling`: the
-processor time that the learner, or an actor, spends on it, gRPC's threads included, in per cent of
-one core: less is better, 2 is the most. Both at the default intervals of publication, that of
-replay and that of algorithms that use every step once, whose actors want a new policy every turn.
+processor time that the learner, or an actor, spends on it, ZeroMQ's threads included, in per cent
+of one core: less is better, 2 is the most. Both at the default intervals of publication, that of
+replay and that of algorithms that use every step once, with one actor; `wire` has more of them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent import futures
+from typing import Callable
 
-from benchmarks import harness, publication_partner, settings, sleeping_environment
+from benchmarks import harness, partner, settings, sleeping_environment, wire_learner
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 START_SECONDS = 300.0
+_LEAST_SHARE = 0.01
 _BINDINGS = (
     "GymnasiumEnvironment.env_id = 'benchmarks.sleeping_environment:Sleeping-v0'",
     "GymnasiumEnvironment.num_envs = 1",
@@ -72,50 +74,70 @@ def cost_rows(seconds: float, repetitions: int) -> list[harness.Row]:
     from actor_learner import experiment
 
     found: dict[str, list[float]] = {}
-    with publication_partner.running("server") as address:
-        for interval in (experiment.PUBLISH_SECONDS, experiment.PUBLISH_SECONDS_QUEUED):
-            every = f"every {interval:g} s, % of a core"
-            found[f"publishing {every}"] = _publishing(address, interval, seconds, repetitions)
-            found[f"pulling {every}"] = _pulling(address, interval, seconds, repetitions)
+    for interval in (experiment.PUBLISH_SECONDS, experiment.PUBLISH_SECONDS_QUEUED):
+        every = f"every {interval:g} s, % of a core"
+        found[f"publishing {every}"] = _publishing(interval, seconds, repetitions)
+        found[f"pulling {every}"] = _pulling(interval, seconds, repetitions)
     return [
         harness.Row("jobs", case, statistics.median(shares), spread=max(shares) / min(shares))
         for case, shares in found.items()
     ]
 
 
-def _publishing(address: str, interval: float, seconds: float, repetitions: int) -> list[float]:
-    learner = publication_partner.Learner(address, interval)
-    learner.run(min(1.0, seconds))
-    shares = [_share(lambda: learner.run(seconds)) for _ in range(repetitions)]
+def _publishing(interval: float, seconds: float, repetitions: int) -> list[float]:
+    learner = wire_learner.WireLearner(interval, wire_learner.variables())
+    # Polling, with nobody there, is no part of it.
+    idle = _share(lambda: learner.run(seconds))
+    with _meanwhile(
+        learner.poll,
+        lambda: partner.Partner(
+            "benchmarks.wire_actors", learner.address, 0, 1, sleeping_environment.STEP_SECONDS
+        ),
+    ):
+        learner.run(min(1.0, seconds))
+        shares = [_share(lambda: learner.run(seconds)) for _ in range(repetitions)]
     learner.close()
-    return shares
+    return [max(_LEAST_SHARE, share - idle) for share in shares]
 
 
-def _pulling(address: str, interval: float, seconds: float, repetitions: int) -> list[float]:
-    from actor_learner import experiment
-    from actor_learner.parameters import follower as follower_lib
+def _pulling(interval: float, seconds: float, repetitions: int) -> list[float]:
+    from actor_learner.jobs import follower as follower_lib
+    from actor_learner.messaging import client
 
-    queued = interval == experiment.PUBLISH_SECONDS_QUEUED
-    with publication_partner.running("learner", address, str(interval)):
-        follower = follower_lib.Follower(
-            address, publication_partner.variables(), publication_partner.RUN_ID
-        )
-        follower.wait_for(lambda: follower.pulled_version >= 0, START_SECONDS, threading.Event())
-        _follow(follower, queued, min(1.0, seconds))
-        shares = [_share(lambda: _follow(follower, queued, seconds)) for _ in range(repetitions)]
-        follower.close()
+    with (
+        partner.Partner("benchmarks.wire_learner", interval) as learner,
+        client.Client(learner.line, who="actor-0") as wire,
+    ):
+        follower = follower_lib.Follower(wire, wire_learner.variables())
+        deadline = time.monotonic() + partner.START_SECONDS
+        while follower.version < 0:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"no policy has come for {partner.START_SECONDS:g} s")
+            _follow(follower, sleeping_environment.STEP_SECONDS)
+        _follow(follower, min(1.0, seconds))
+        shares = [_share(lambda: _follow(follower, seconds)) for _ in range(repetitions)]
     # The steps themselves, which do nothing but sleep, are no part of it.
     idle = _share(lambda: _sleep(seconds))
-    return [share - idle for share in shares]
+    return [max(_LEAST_SHARE, share - idle) for share in shares]
 
 
-def _follow(follower, queued: bool, seconds: float) -> None:
+@contextlib.contextmanager
+def _meanwhile(poll: Callable[[], None], start: Callable[[], partner.Partner]) -> Iterator[None]:
+    """Has a partner that cannot start unless it is talked to: polls until it has."""
+    with futures.ThreadPoolExecutor(1) as thread:
+        starting = thread.submit(start)
+        while not starting.done():
+            poll()
+        with starting.result():
+            yield
+
+
+def _follow(follower, seconds: float) -> None:
     """Applies what is new between steps of 20 ms, as an actor does."""
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         follower.apply()
-        if queued:
-            follower.look()
+        follower.pull()
         time.sleep(sleeping_environment.STEP_SECONDS)
 
 
@@ -197,12 +219,13 @@ class _Run:
             process.kill()
         for process in self._processes:
             process.wait()
+        self._controller.close()
         self._names.close()
 
     def _start(self, job: str, *arguments: str) -> None:
         self._processes.append(
             subprocess.Popen(
-                [sys.executable, "-m", f"actor_learner.jobs.{job}", *arguments],
+                [sys.executable, "-m", "actor_learner.jobs.main", job, *arguments],
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"},

@@ -75,7 +75,7 @@ def count_rows(
             items.write_for(count)
             time.sleep(_SETTLE_SECONDS)
             windows = [_window(learner, actors, seconds) for _ in range(repetitions)]
-            yield from _rows(count, windows, idle)
+            yield from window_rows(count, windows, idle)
 
 
 def _window(
@@ -103,7 +103,19 @@ def _window(
     }
 
 
-def _rows(count: int, windows: Sequence[dict[str, Any]], idle: float) -> Iterator[harness.Row]:
+def window_rows(
+    count: int, windows: Sequence[dict[str, Any]], idle: float
+) -> Iterator[harness.Row]:
+    """The rows of one number of actors.
+
+    Args:
+      count: The number.
+      windows: What each `_window` has seen.
+      idle: The share of a core that the learner takes with nobody there.
+
+    Raises:
+      RuntimeError: If not all of them took part.
+    """
     for window in windows:
         if window["present"] != count or window["heard"] != count:
             raise RuntimeError(

@@ -1,6 +1,6 @@
 """A learner that does nothing but talk: its wire, its publisher, its inbox, and no training.
 
-python -m benchmarks.wire_learner PUBLISH_SECONDS POLICY_BYTES
+python -m benchmarks.wire_learner PUBLISH_SECONDS [POLICY_BYTES]
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ class WireLearner:
 def main() -> None:
     from benchmarks import partner
 
-    learner = WireLearner(float(sys.argv[1]), variables(int(sys.argv[2])))
+    publish_seconds, *sizes = sys.argv[1:]
+    learner = WireLearner(float(publish_seconds), variables(*map(int, sizes)))
     ended = partner.serve(
         learner.address,
         lambda: {

@@ -27,6 +27,7 @@ from benchmarks import (
     results,
     run,
     settings,
+    wire,
 )
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -197,6 +198,37 @@ def test_the_cost_of_publishing_and_pulling_is_measured_at_both_default_interval
         for work in ("publishing", "pulling")
     ]
     assert all(row.ours > 0 and FIELDS <= set(row.as_dict()) for row in rows)
+
+
+@pytest.mark.slow  # It only shows that the benchmark runs.
+def test_the_wire_is_measured_for_growing_numbers_of_actors():
+    rows = list(wire.count_rows((1, 3), 0.5, 1, turn_seconds=0.05))
+    assert [row.case for row in rows] == [
+        f"{actors}, {case}"
+        for actors in ("1 actor", "3 actors")
+        for case in ("news, median, ms", "news, oldest, ms", "learner, % of a core")
+    ]
+    assert all(row.ours > 0 for row in rows)
+
+
+def make_window(**changes):
+    counts = {"news": 40.0, "policies": 4.0, "reports": 8.0}
+    window = {"present": 2, "heard": 2, "median": 1.0, "oldest": 50.0, "share": 3.0}
+    return {**window, "counts": counts, **changes}
+
+
+def test_what_polling_costs_anyway_does_not_count_as_talking():
+    windows = [make_window(share=share) for share in (3.0, 5.0, 4.0)]
+    rows = list(wire.window_rows(2, windows, idle=1.0))
+    assert [row.ours for row in rows] == [1.0, 50.0, 3.0]
+    assert rows[-1].spread == 2.0
+    assert rows[-1].note == "per second 40 news, 4 policies, 8 reports"
+
+
+@pytest.mark.parametrize("changes", [{"present": 1}, {"heard": 1}])
+def test_a_window_in_which_an_actor_was_missing_is_not_measured(changes):
+    with pytest.raises(RuntimeError, match="of 2 actors"):
+        list(wire.window_rows(2, [make_window(), make_window(**changes)], idle=1.0))
 
 
 @pytest.mark.slow  # It only shows that the benchmark runs.

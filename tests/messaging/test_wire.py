@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+import zmq
 
 from actor_learner.messaging import client as client_lib
 from actor_learner.messaging import keys as keys_lib
@@ -297,6 +298,98 @@ def test_thousands_of_answers_at_once_all_arrive():
             for request in requests:
                 request.answer({"id": request.message.id})
             assert [a.result(SECONDS).body["id"] for a in answers] == list(range(1, number + 1))
+
+
+def test_a_large_answer_that_many_ask_for_is_made_once_and_never_out_of_date():
+    answers = {"old": np.arange(100_000), "new": np.arange(100_000) + 7}
+    for array in answers.values():
+        array.flags.writeable = False
+    copied = []
+
+    def answer(request):
+        request.answer({}, {"policy": answers[request.body["which"]]})
+
+    class CountingFrame(zmq.Frame):
+        def __init__(self, *arguments, **options):
+            copied.append(1)
+            super().__init__(*arguments, **options)
+
+    with server_lib.Server({"policy": answer}) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server_lib.zmq, "Frame", CountingFrame)
+        with contextlib.ExitStack() as closing:
+            clients = [
+                closing.enter_context(client_lib.Client(server.address, who=f"actor-{i}"))
+                for i in range(3)
+            ]
+            for which in ("old", "new"):
+                for client in clients:
+                    got = client.request("policy", {"which": which}, timeout_seconds=SECONDS)
+                    np.testing.assert_array_equal(got.arrays["policy"], answers[which])
+    assert len(copied) == 2
+
+
+def test_a_large_answer_that_can_be_changed_is_sent_as_it_is_each_time():
+    counts = np.zeros(100_000)
+
+    def answer(request):
+        counts[:] += 1
+        request.answer({}, {"counts": counts})
+
+    with (
+        server_lib.Server({"count": answer}) as server,
+        client_lib.Client(server.address, who="tester") as client,
+    ):
+        for wanted in (1, 2, 3):
+            got = client.request("count", timeout_seconds=SECONDS).arrays["counts"]
+            np.testing.assert_array_equal(got, np.full(100_000, wanted))
+
+
+def test_a_follower_that_is_told_something_renews_less_often(monkeypatch):
+    monkeypatch.setattr(protocol, "RENEW_SECONDS", 0.3)
+    monkeypatch.setattr(protocol, "RENEW_TOLD_SECONDS", 60.0)
+    renewed = []
+    follow = server_lib.Server._follow
+
+    def count(server, request):
+        renewed.append(time.monotonic())
+        follow(server, request)
+
+    monkeypatch.setattr(server_lib.Server, "_follow", count)
+    heard = Heard()
+    with (
+        server_lib.Server({}, topics=("news",)) as server,
+        client_lib.Client(server.address, who="actor-0") as client,
+    ):
+        client.follow("news", heard)
+        for step in range(40):
+            server.publish("news", {"step": step})
+            time.sleep(0.05)
+        heard.wait_for({"step": 39})
+        # Two at most before the first news came: 2 s of renewing every 0.3 s would be six.
+        assert 1 <= len(renewed) <= 3
+        told = len(renewed)
+        deadline = time.monotonic() + SECONDS
+        while len(renewed) < told + 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert len(renewed) >= told + 3, "it does not renew when it is told nothing"
+
+
+def test_a_server_rests_between_rounds_only_where_many_follow(monkeypatch):
+    monkeypatch.setattr(server_lib, "_FORGET_SECONDS", 0.0)
+    monkeypatch.setattr(server_lib, "_REST_PER_FOLLOWER", 0.01)
+    heard = Heard()
+    with server_lib.Server({}, topics=("news",)) as server, contextlib.ExitStack() as closing:
+        server.publish("news", {"step": 0})
+        for index in range(2):
+            assert server._loop.rest_seconds == pytest.approx(0.01 * index)
+            client = client_lib.Client(server.address, who=f"actor-{index}")
+            closing.enter_context(client)
+            client.follow("news", heard)
+            deadline = time.monotonic() + SECONDS
+            while server._loop.rest_seconds < 0.01 * (index + 1):
+                assert time.monotonic() < deadline, server._loop.rest_seconds
+                time.sleep(0.01)
+        assert sorted(server.followers("news")) == ["actor-0", "actor-1"]
 
 
 def test_closing_a_client_fails_what_is_under_way():
