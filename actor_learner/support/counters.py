@@ -30,13 +30,7 @@ def read(counter: tf.Variable) -> Any:
 
 def add(counter: tf.Variable, steps: int) -> None:
     """Raises a counter; makes no tensor if it was raised by so many steps before."""
-    value = constant(int(steps), counter.dtype)
-    try:
-        handle = counter.handle
-    except ValueError:  # A variable of several replicas, which has one handle for each.
-        counter.assign_add(value, read_value=False)
-        return
-    tf.raw_ops.AssignAddVariableOp(resource=handle, value=value)
+    counter.assign_add(constant(int(steps), counter.dtype), read_value=False)
 
 
 # One entry per distinct number of steps; the least recently used makes room.
