@@ -135,8 +135,11 @@ class ActorJob(worker.Worker):
         if self._replay.is_away:
             logging.warning("%s ends without its server; what it has not taken is lost", self.job)
             self._acting.abandon()
-        else:
+            return
+        try:
             self._acting.close()
+        except errors.OtherRunError as error:
+            logging.warning("%s ends; what it has not written is lost: %s", self.job, error)
 
     def _report_at_the_end(self) -> None:
         """Tells the learner of the last turns; one that is gone is not waited for."""

@@ -55,9 +55,6 @@ class EvaluatorJob(worker.Worker):
             replay.check(self._model)
         finally:
             replay.close()
-        self._learner = peer.Peer(job, "learner", timeout_seconds=self._patience_seconds)
-        self._closing.callback(self._learner.close)
-        self._follower = follower.Follower(self._learner, self._model.published_variables())
         self._best = evaluation.BestScore(self._experiment.evaluation.target_return)
         self._rating = rating.Rating(
             self._experiment,
@@ -70,6 +67,9 @@ class EvaluatorJob(worker.Worker):
             environment_step=self._model.environment_step,
         )
         self._closing.callback(self._rating.close)
+        self._learner = peer.Peer(job, "learner", timeout_seconds=self._patience_seconds)
+        self._closing.callback(self._learner.close)
+        self._follower = follower.Follower(self._learner, self._model.published_variables())
         self._next_step = self._experiment.evaluation.interval
 
     def poll(self) -> worker.PollResult | bool:

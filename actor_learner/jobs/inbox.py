@@ -59,7 +59,7 @@ class Inbox:
         self._on_result = on_result
         self._waiting: collections.deque[protocol.Request] = collections.deque()
         self._taken_at = -math.inf
-        self._followers: Sequence[str] | None = None  # Of whom `actors` was made.
+        self._followers: Sequence[str] = ()
         self._ranks: dict[int, int] = {}
         self.steps = 0
         self.actors: list[int] = []
@@ -86,27 +86,11 @@ class Inbox:
         before = self.steps
         try:
             for _ in range(len(self._waiting)):
-                request = self._waiting.popleft()
-                try:
-                    self._take(request)
-                except messages.BadMessageError as error:
-                    request.refuse(str(error))
+                self._take(self._waiting.popleft())
         finally:
             if self.steps > before:
                 # Once for all reports: it takes as long as all else that is done for one.
                 counters.add(self._environment_step, self.steps - before)
-
-    def _take(self, request: protocol.Request) -> None:
-        if request.message.kind == news_lib.REPORT:
-            self._take_report(request)
-            return
-        evaluator = news_lib.checked(request.body, {"evaluator": int})["evaluator"]
-        if request.message.kind == news_lib.LEAVE:
-            self.left.add(evaluator)
-            request.answer()
-        else:
-            self.left.discard(evaluator)  # It was started again.
-            self._on_result(request)
 
     def present(self, kind: str) -> list[int]:
         """The indices of the jobs of a kind that follow the news."""
@@ -134,14 +118,35 @@ class Inbox:
             return
         self._waiting.append(request)
 
+    def _take(self, request: protocol.Request) -> None:
+        try:
+            if request.message.kind == news_lib.REPORT:
+                self._take_report(request)
+            else:
+                self._take_evaluators(request)
+        except messages.BadMessageError as error:
+            request.refuse(str(error))
+
+    def _take_evaluators(self, request: protocol.Request) -> None:
+        evaluator = news_lib.checked(request.body, {"evaluator": int})["evaluator"]
+        if request.message.kind == news_lib.LEAVE:
+            self.left.add(evaluator)
+            request.answer()
+        else:
+            self.left.discard(evaluator)  # It was started again.
+            self._on_result(request)
+
     def _take_report(self, request: protocol.Request) -> None:
         report = _report(request.body)
-        self._note_last(report["actor"], report["last"])
+        actor = report["actor"]
+        if report["last"] != (actor in self._gone):
+            (self._gone.add if report["last"] else self._gone.discard)(actor)
+            self._followers = ()  # Who is there is looked at again.
         steps = self._statistics.take(report)
         if steps:
             self.steps += steps
             fault_points.reach(fault_points.REPORT_COUNTED)
-        rank, num_actors = self._rank(report["actor"])
+        rank, num_actors = self._rank(actor)
         request.answer(
             {
                 "epoch": self._epoch,
@@ -150,11 +155,6 @@ class Inbox:
                 "num_actors": num_actors,
             }
         )
-
-    def _note_last(self, actor: int, is_last: bool) -> None:
-        if is_last != (actor in self._gone):
-            (self._gone.add if is_last else self._gone.discard)(actor)
-            self._followers = None  # Look again who is there.
 
     def _rank(self, actor: int) -> tuple[int, int]:
         """Which one an actor is among all, and how many they are, itself included."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import tensorflow as tf
 from absl import logging
 
 from actor_learner import experiment as experiment_lib
@@ -328,7 +329,11 @@ class LearnerJob(worker.Worker):
         until_checkpoint = self._learning.trainer.learner.steps_until_checkpoint or due
         iterations = min(due, self._iterations, until_checkpoint)
         began = self._moved_at = time.monotonic()
-        self._train_thread.run(iterations, self._while_training)
+        try:
+            self._train_thread.run(iterations, self._while_training)
+        except tf.errors.NotFoundError:
+            self._table_state()  # Raises, in our words, if it is another run's server by now.
+            raise
         spent = max(1e-4, time.monotonic() - began)
         if iterations == self._iterations:
             wanted = int(iterations * SLICE_SECONDS / spent)

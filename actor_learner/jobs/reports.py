@@ -83,7 +83,6 @@ class ReportSender:
         is logged.
         """
         deadline = time.monotonic() + timeout_seconds
-        self._take_answer()
         if self._sent is not None:
             futures.wait([self._sent], timeout_seconds)
             self._take_answer()
@@ -107,10 +106,11 @@ class ReportSender:
 
     def _is_due(self) -> bool:
         news = self._follower.news
-        if news is None or self._counted_by != news.epoch:
+        if news is None or time.monotonic() - self._sent_at >= news_lib.report_seconds(
+            news.num_actors
+        ):
             return True
-        pause = news_lib.report_seconds(news.num_actors)
-        return time.monotonic() - self._sent_at >= pause or self.steps_left() <= 0
+        return self._counted_by != news.epoch or self.steps_left() <= 0
 
     def _send(self) -> None:
         statistics = self._acting.statistics

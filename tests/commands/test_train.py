@@ -254,7 +254,7 @@ def test_a_failing_trigger_of_the_user_is_shown_with_its_place(tmp_path):
 def test_the_second_signal_ends_a_process_that_does_not_listen():
     code = (
         "import sys, time\n"
-        "from actor_learner import signals\n"
+        "from actor_learner.support import signals\n"
         "with signals.stop_on_signal(sys.stderr):\n"
         "    print('ready', flush=True)\n"
         "    while True: time.sleep(60)\n"

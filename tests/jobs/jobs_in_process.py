@@ -33,7 +33,8 @@ def configured(gin_file, *bindings):
 
 def make_job(kind, space, index=0, names=None, **options):
     """A job of the run in the registry `space`, or `names`, with a wire that others find."""
-    options.setdefault("source", _sources[-1])
+    if "source" not in options:
+        options["source"] = _sources[-1]
     options.setdefault("lost_after_seconds", 10_000.0)
     names = memory.MemoryRegistry(space) if names is None else names
     made = job.Job(kind, index, RUN, names, **options)

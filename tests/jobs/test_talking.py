@@ -311,3 +311,29 @@ def test_more_than_can_be_taken_in_is_refused(monkeypatch):
 def test_limits_are_of_all_together():
     assert news_lib.news_seconds(500) == pytest.approx(0.5)
     assert math.isclose(200 / news_lib.report_seconds(200), 400)
+
+
+def test_an_actor_that_has_reported_for_the_last_time_is_not_counted_on():
+    desk = Desk(0, 1)
+    desk.submit({**report_of(0, 64), "last": True})
+    desk.inbox.take_all()
+    desk.inbox._taken_at = 0.0
+    desk.inbox.take_all()
+    assert desk.inbox.actors == [1]
+    desk.submit(report_of(0, 64))  # Another process in its place.
+    desk.inbox._taken_at = 0.0
+    desk.inbox.take_all()
+    desk.inbox._taken_at = 0.0
+    desk.inbox.take_all()
+    assert desk.inbox.actors == [0, 1]
+
+
+def test_an_evaluator_that_was_told_to_end_is_not_waited_for_until_it_is_back():
+    desk = Desk()
+    desk.submit({"evaluator": 2}, kind=news_lib.LEAVE)
+    desk.inbox.take_all()
+    assert desk.inbox.left == {2}
+    desk.submit({"evaluator": 2, "mean": 7.0}, kind=news_lib.RESULT)
+    desk.inbox._taken_at = 0.0
+    desk.inbox.take_all()
+    assert desk.inbox.left == set()

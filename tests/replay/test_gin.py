@@ -8,7 +8,7 @@ import tensorflow as tf
 from tf_agents.replay_buffers import reverb_replay_buffer as theirs
 
 from actor_learner.replay import observers, reverb_replay_buffer
-from actor_learner.replay.server import server
+from actor_learner.replay.server import server, tables  # noqa: F401 - registers what is bound.
 from tests.replay import lane_steps
 
 

@@ -39,6 +39,6 @@ def test_a_run_keeps_its_command_line_without_passwords(tmp_path):
 
 
 def test_an_address_that_is_no_registrys_is_named_without_its_password():
-    with pytest.raises(errors.ConfigError, match="reddis://host is no registry") as caught:
+    with pytest.raises(errors.ConfigError, match="reddis://host is not a registry") as caught:
         connect.connect("reddis://:secret@host")
     assert "secret" not in str(caught.value)

@@ -143,7 +143,8 @@ def test_r2d2_mixes_recorded_and_new_sequences_and_gives_both_priorities(
     mutate = reverb.Client.mutate_priorities
 
     def spy(client, table, updates):
-        sent[table].update(updates)
+        name, _, _ = table.partition("@")  # The run's id follows.
+        sent[name].update(updates)
         mutate(client, table, updates)
 
     monkeypatch.setattr(reverb.Client, "mutate_priorities", spy)
