@@ -1,0 +1,177 @@
+"""Imports what jobs need, once, and forks the jobs of a run, which start without importing it.
+
+    python -m actor_learner.launch.fork_server SOCKET_FD PADDING
+
+Five jobs that import TensorFlow, TF-Agents and Reverb each keep two cores busy for ten seconds
+before the first of them begins to work. Importing starts no thread and no device of TensorFlow, nor
+anything of gRPC: the process is forked in that state only, which is checked. `forking` is the end
+that the launcher holds; the two exchange one message per job: its flags, environment and files. The
+answer is the pid of the job's guardian, which is left to the launcher as a child.
+
+The server forks nothing but `actor_learner.jobs.main`, for the process that started it and holds
+the other end of its socket; it ends with that process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import json
+import os
+import runpy
+import signal
+import socket
+import sys
+from typing import Any, NamedTuple
+
+from actor_learner.launch import guardian
+
+JOBS = "actor_learner.jobs.main"
+"""The only program that is forked; it is not imported before, so that it runs as `__main__`."""
+
+MESSAGE_BYTES = 1 << 16
+"""The longest message."""
+
+_MODULES = (
+    "tensorflow",
+    "tf_agents",
+    "reverb",
+    "actor_learner.components",
+    "actor_learner.jobs.replay",
+    "actor_learner.jobs.learner",
+    "actor_learner.jobs.actor",
+    "actor_learner.jobs.evaluator",
+)
+_ANSWER_BYTES = 32
+_SET_PARENT_DEATH_SIGNAL = 1  # Of linux/prctl.h.
+_ARGUMENTS_START, _ARGUMENTS_END = 47, 48  # Of /proc/PID/stat, from 0.
+
+
+class _Request(NamedTuple):
+    """One job to be forked: its message, and the files that came with it."""
+
+    body: dict[str, Any]
+    log: int
+    lifeline: int
+    answer: int
+
+    def close(self) -> None:
+        for fd in (self.log, self.lifeline, self.answer):
+            os.close(fd)
+
+
+def main(control: socket.socket) -> int:
+    """Serves until the launcher hangs up, or, in a job that was forked, until that job's end."""
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    _import_all()
+    problem = _why_not_to_fork()
+    if problem:
+        print(f"jobs are not forked: {problem}", file=sys.stderr)
+        return 1
+    while (request := _receive(control)) is not None:
+        if _fork_guardian(request):
+            control.close()
+            _become(request)
+            runpy.run_module(JOBS, run_name="__main__", alter_sys=True)
+            return 0
+        request.close()
+    return 0
+
+
+def _import_all() -> None:
+    gc.disable()  # Nothing is garbage while modules are loaded; looking for it takes a tenth.
+    importlib.import_module("numpy")
+    _import_all.threads = _num_threads()
+    for name in _MODULES:
+        importlib.import_module(name)
+    gc.enable()
+    gc.freeze()  # So that no collection in a job touches, and so copies, pages that all share.
+
+
+def _num_threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def _why_not_to_fork() -> str:
+    """What makes a fork unsafe, a module having begun to work when it was imported; else empty."""
+    from tensorflow.python.eager import context
+
+    # NumPy's own threads are stopped for a fork, by NumPy's BLAS itself.
+    if _num_threads() > _import_all.threads:
+        return "an import has started threads, which a fork would not take along"
+    if context.context()._initialized:
+        return "an import has initialised TensorFlow's devices"
+    return ""
+
+
+def _receive(control: socket.socket) -> _Request | None:
+    message, fds, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 3)
+    return _Request(json.loads(message), *fds) if message else None
+
+
+def _fork_guardian(request: _Request) -> bool:
+    """Forks the guardian of a job, and tells its pid; returns True in the job, False in the server.
+
+    Between server and guardian is a process that ends at once: the guardian becomes a child of the
+    launcher, which alone is to hear of its end, and outlives the server.
+    """
+    reading, writing = os.pipe()
+    between = os.fork()
+    if between:
+        os.close(writing)
+        pid = os.read(reading, _ANSWER_BYTES)
+        os.close(reading)
+        os.waitpid(between, 0)
+        with contextlib.suppress(BrokenPipeError):  # The launcher has lost interest.
+            os.write(request.answer, pid)
+        return False
+    started = os.fork()
+    if started:
+        os.write(writing, str(started).encode())
+        os._exit(0)
+    os.close(reading)
+    os.close(writing)
+    os.setsid()
+    os.dup2(request.log, 1)
+    os.dup2(request.log, 2)
+    os.close(request.log)
+    os.close(request.answer)
+    _show_as(request.body["command"])
+    guardian.guard(request.body["grace_seconds"], request.lifeline)
+    return True
+
+
+def _become(request: _Request) -> None:
+    """Makes the process what it would be, had it been started with the request's command."""
+    import numpy as np
+
+    before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    for name, value in request.body["environment"].items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    after = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[1:1] = [path for path in after if path and path not in before]
+    sys.argv = ["-m", *request.body["arguments"]]
+    np.random.seed()  # Python's own generator is seeded again by the fork.
+
+
+def _show_as(command: list[str]) -> None:
+    """Has `ps` show a command, as far as there is room in the place of this process's own.
+
+    The kernel reads the command line from the process's memory, where it may be written over.
+    """
+    with open("/proc/self/stat", "rb") as file:
+        # The name, the second field, is in parentheses and may hold anything.
+        fields = file.read().rpartition(b")")[2].split()
+    start, end = (int(fields[index - 2]) for index in (_ARGUMENTS_START, _ARGUMENTS_END))
+    if 0 < start < end:
+        shown = b"\0".join(map(os.fsencode, command))[: end - start - 1]
+        ctypes.memmove(start, shown.ljust(end - start, b"\0"), end - start)
+
+
+if __name__ == "__main__":
+    sys.exit(main(socket.socket(fileno=int(sys.argv[1]))))
