@@ -56,7 +56,6 @@ class ActorJob(worker.Worker):
         self._learner = peer.Peer(job, "learner", timeout_seconds=self._patience_seconds)
         self._closing.callback(self._learner.close)
         self._follower = follower.Follower(self._learner, self._model.published_variables())
-        self._wait_for_first_policy()
         self._acting = acting_side.ActingSide(
             experiment,
             self._model.plan,
@@ -70,6 +69,7 @@ class ActorJob(worker.Worker):
             policy_version=lambda: self._follower.version,
         )
         self._closing.callback(self._close_acting)
+        self._wait_for_first_policy()  # Not sooner: the learner takes longer to be built.
         self._reports = reports.ReportSender(job, self._learner, self._acting, self._follower)
         self._closing.callback(self._report_at_the_end)
         self._environment_step = 0  # The value of the model's variable.
