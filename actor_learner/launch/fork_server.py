@@ -1,6 +1,6 @@
 """Imports what jobs need, once, and forks the jobs of a run, which start without importing it.
 
-    python -m actor_learner.launch.fork_server SOCKET_FD PADDING
+    python -m actor_learner.launch.fork_server SOCKET_FD MODULE,... PADDING
 
 Five jobs that import TensorFlow, TF-Agents and Reverb each keep two cores busy for ten seconds
 before the first of them begins to work. Importing starts no thread and no device of TensorFlow, nor
@@ -8,8 +8,9 @@ anything of gRPC: the process is forked in that state only, which is checked. `f
 that the launcher holds; the two exchange one message per job: its flags, environment and files. The
 answer is the pid of the job's guardian, which is left to the launcher as a child.
 
-The server forks nothing but `actor_learner.jobs.main`, for the process that started it and holds
-the other end of its socket; it ends with that process.
+A forked job is what `python -m` would have made of its command, but for the modules that it finds
+imported. The server obeys the process that started it, which holds the other end of its socket, and
+ends with it. PADDING makes room for the commands that `ps` is to show.
 """
 
 from __future__ import annotations
@@ -28,22 +29,9 @@ from typing import Any, NamedTuple
 
 from actor_learner.launch import guardian
 
-JOBS = "actor_learner.jobs.main"
-"""The only program that is forked; it is not imported before, so that it runs as `__main__`."""
-
 MESSAGE_BYTES = 1 << 16
 """The longest message."""
 
-_MODULES = (
-    "tensorflow",
-    "tf_agents",
-    "reverb",
-    "actor_learner.components",
-    "actor_learner.jobs.replay",
-    "actor_learner.jobs.learner",
-    "actor_learner.jobs.actor",
-    "actor_learner.jobs.evaluator",
-)
 _ANSWER_BYTES = 32
 _SET_PARENT_DEATH_SIGNAL = 1  # Of linux/prctl.h.
 _ARGUMENTS_START, _ARGUMENTS_END = 47, 48  # Of /proc/PID/stat, from 0.
@@ -62,11 +50,10 @@ class _Request(NamedTuple):
             os.close(fd)
 
 
-def main(control: socket.socket) -> int:
+def main(control: socket.socket, modules: list[str]) -> int:
     """Serves until the launcher hangs up, or, in a job that was forked, until that job's end."""
     ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
-    _import_all()
-    problem = _why_not_to_fork()
+    problem = import_all(modules)
     if problem:
         print(f"jobs are not forked: {problem}", file=sys.stderr)
         return 1
@@ -74,36 +61,31 @@ def main(control: socket.socket) -> int:
         if _fork_guardian(request):
             control.close()
             _become(request)
-            runpy.run_module(JOBS, run_name="__main__", alter_sys=True)
+            runpy.run_module(request.body["module"], run_name="__main__", alter_sys=True)
             return 0
         request.close()
     return 0
 
 
-def _import_all() -> None:
+def import_all(modules: list[str]) -> str:
+    """Imports modules; returns what makes a fork unsafe, one having begun to work; else nothing."""
     gc.disable()  # Nothing is garbage while modules are loaded; looking for it takes a tenth.
     importlib.import_module("numpy")
-    _import_all.threads = _num_threads()
-    for name in _MODULES:
+    threads = _num_threads()  # Those of NumPy's BLAS, which stops them for a fork by itself.
+    for name in modules:
         importlib.import_module(name)
     gc.enable()
     gc.freeze()  # So that no collection in a job touches, and so copies, pages that all share.
+    if _num_threads() > threads:
+        return "an import has started threads, which a fork does not take along"
+    context = sys.modules.get("tensorflow.python.eager.context")
+    if context is not None and context.context()._initialized:
+        return "an import has initialised TensorFlow's devices"
+    return ""
 
 
 def _num_threads() -> int:
     return len(os.listdir("/proc/self/task"))
-
-
-def _why_not_to_fork() -> str:
-    """What makes a fork unsafe, a module having begun to work when it was imported; else empty."""
-    from tensorflow.python.eager import context
-
-    # NumPy's own threads are stopped for a fork, by NumPy's BLAS itself.
-    if _num_threads() > _import_all.threads:
-        return "an import has started threads, which a fork would not take along"
-    if context.context()._initialized:
-        return "an import has initialised TensorFlow's devices"
-    return ""
 
 
 def _receive(control: socket.socket) -> _Request | None:
@@ -174,4 +156,4 @@ def _show_as(command: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(socket.socket(fileno=int(sys.argv[1]))))
+    sys.exit(main(socket.socket(fileno=int(sys.argv[1])), sys.argv[2].split(",")))

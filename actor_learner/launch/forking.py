@@ -20,11 +20,24 @@ from actor_learner.launch import fork_server
 ENVIRONMENT = {"PYTHONUNBUFFERED": "1"}
 """Set for every job, whether it is forked or not, besides variables of ours."""
 
+JOB_MODULES = (
+    "tensorflow",
+    "tf_agents",
+    "reverb",
+    "actor_learner.components",
+    "actor_learner.jobs.replay",
+    "actor_learner.jobs.learner",
+    "actor_learner.jobs.actor",
+    "actor_learner.jobs.evaluator",
+)
+"""What jobs import, all but their program itself, which is to run as `__main__`."""
+
 _OURS = ("ACTOR_LEARNER_", "PYTHONPATH")  # Variables that nothing reads when it is imported.
 _ROOM_FOR_NAMES = 2_048  # For the commands that `ps` is to show.
 _CANNOT_RUN = 127
 _SET_CHILD_SUBREAPER = 36  # Of linux/prctl.h.
 _LOOK_SECONDS = 0.02
+_LAST_SECONDS = 1.0
 _SAID_BYTES = 4_096
 
 
@@ -33,9 +46,12 @@ class ForkServer:
 
     Jobs may be asked for at once. A server that dies, or was never able to fork, is nothing to
     worry about: the jobs it has forked live on, and others are started without it.
+
+    Args:
+      modules: What it imports.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, modules: Sequence[str] = JOB_MODULES) -> None:
         # What it forks is left to the next of its ancestors that asks for it.
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._environment = {**os.environ, **ENVIRONMENT}
@@ -46,7 +62,7 @@ class ForkServer:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", fork_server.__name__),
-                    *(str(theirs.fileno()), "-" * _ROOM_FOR_NAMES),
+                    *(str(theirs.fileno()), ",".join(modules), "-" * _ROOM_FOR_NAMES),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=self._said,
@@ -76,8 +92,8 @@ class ForkServer:
           A pipe from which to read the guardian's pid; it ends without one if the server has died.
           None if this job cannot be forked.
         """
-        module = ["-m", fork_server.JOBS]
-        if self.has_died() or list(command[:3]) != [sys.executable, *module]:
+        program = [sys.executable, "-m"]
+        if self.has_died() or list(command[:2]) != program or len(command) < 3:
             return None
         changed = {
             name: environment.get(name)
@@ -88,6 +104,7 @@ class ForkServer:
             return None
         body = {
             "command": list(command),
+            "module": command[2],
             "arguments": list(command[3:]),
             "environment": changed,
             "grace_seconds": grace_seconds,
@@ -117,11 +134,13 @@ class ForkServer:
         self._process.wait()
         os.close(self._said)
 
-    def has_died(self) -> bool:
+    def has_died(self, within_seconds: float = 0.0) -> bool:
         """Whether it has; the log is told once."""
         if self._process.returncode is not None:
             return True
-        if self._process.poll() is None:
+        try:
+            self._process.wait(within_seconds)
+        except subprocess.TimeoutExpired:
             return False
         size = os.fstat(self._said).st_size
         said = os.pread(self._said, _SAID_BYTES, max(0, size - _SAID_BYTES))
@@ -202,7 +221,7 @@ class ForkedGuardian:
             if answer:
                 self._pid = int(answer)
             else:
-                self._server.has_died()  # Says why.
+                self._server.has_died(_LAST_SECONDS)  # Its files are closed: it says why.
                 self._plain = self._start_plainly()
         except OSError as error:
             logging.error("A job cannot be started: %s", error)
