@@ -30,7 +30,7 @@ def describe():
 
 
 def draw():
-    """Sends random numbers of TensorFlow through a Reverb server; both have threads of their own."""
+    """Sends random numbers of TensorFlow through a Reverb server, each with threads of its own."""
     import reverb
     import tensorflow as tf
 
