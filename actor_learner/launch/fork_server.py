@@ -5,8 +5,8 @@
 Five jobs that import TensorFlow, TF-Agents and Reverb each keep two cores busy for ten seconds
 before the first of them begins to work. Importing starts no thread and no device of TensorFlow, nor
 anything of gRPC: the process is forked in that state only, which is checked. `forking` is the end
-that the launcher holds; the two exchange one message per job: its flags, environment and files. The
-answer is the pid of the job's guardian, which is left to the launcher as a child.
+that the launcher holds; it sends one message per job: its command, environment and files, among
+them one in which the job's guardian tells its pid, and how the job has ended.
 
 A forked job is what `python -m` would have made of its command, but for the modules that it finds
 imported. The server obeys the process that started it, which holds the other end of its socket, and
@@ -15,7 +15,6 @@ ends with it. PADDING makes room for the commands that `ps` is to show.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import gc
 import importlib
@@ -32,7 +31,6 @@ from actor_learner.launch import guardian
 MESSAGE_BYTES = 1 << 16
 """The longest message."""
 
-_ANSWER_BYTES = 32
 _SET_PARENT_DEATH_SIGNAL = 1  # Of linux/prctl.h.
 _ARGUMENTS_START, _ARGUMENTS_END = 47, 48  # Of /proc/PID/stat, from 0.
 
@@ -43,10 +41,10 @@ class _Request(NamedTuple):
     body: dict[str, Any]
     log: int
     lifeline: int
-    answer: int
+    report: int
 
     def close(self) -> None:
-        for fd in (self.log, self.lifeline, self.answer):
+        for fd in (self.log, self.lifeline, self.report):
             os.close(fd)
 
 
@@ -57,6 +55,7 @@ def main(control: socket.socket, modules: list[str]) -> int:
     if problem:
         print(f"jobs are not forked: {problem}", file=sys.stderr)
         return 1
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Guardians tell the launcher of their end.
     while (request := _receive(control)) is not None:
         if _fork_guardian(request):
             control.close()
@@ -94,34 +93,15 @@ def _receive(control: socket.socket) -> _Request | None:
 
 
 def _fork_guardian(request: _Request) -> bool:
-    """Forks the guardian of a job, and tells its pid; returns True in the job, False in the server.
-
-    Between server and guardian is a process that ends at once: the guardian becomes a child of the
-    launcher, which alone is to hear of its end, and outlives the server.
-    """
-    reading, writing = os.pipe()
-    between = os.fork()
-    if between:
-        os.close(writing)
-        pid = os.read(reading, _ANSWER_BYTES)
-        os.close(reading)
-        os.waitpid(between, 0)
-        with contextlib.suppress(BrokenPipeError):  # The launcher has lost interest.
-            os.write(request.answer, pid)
+    """Forks the guardian of a job, and that the job; returns True in the job, False here."""
+    if os.fork():
         return False
-    started = os.fork()
-    if started:
-        os.write(writing, str(started).encode())
-        os._exit(0)
-    os.close(reading)
-    os.close(writing)
     os.setsid()
     os.dup2(request.log, 1)
     os.dup2(request.log, 2)
     os.close(request.log)
-    os.close(request.answer)
     _show_as(request.body["command"])
-    guardian.guard(request.body["grace_seconds"], request.lifeline)
+    guardian.guard(request.body["grace_seconds"], request.lifeline, request.report)
     return True
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -35,7 +35,6 @@ JOB_MODULES = (
 _OURS = ("ACTOR_LEARNER_", "PYTHONPATH")  # Variables that nothing reads when it is imported.
 _ROOM_FOR_NAMES = 2_048  # For the commands that `ps` is to show.
 _CANNOT_RUN = 127
-_SET_CHILD_SUBREAPER = 36  # Of linux/prctl.h.
 _LOOK_SECONDS = 0.02
 _LAST_SECONDS = 1.0
 _SAID_BYTES = 4_096
@@ -52,8 +51,6 @@ class ForkServer:
     """
 
     def __init__(self, modules: Sequence[str] = JOB_MODULES) -> None:
-        # What it forks is left to the next of its ancestors that asks for it.
-        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._environment = {**os.environ, **ENVIRONMENT}
         self._said = os.memfd_create("fork_server")  # There may be no run directory yet.
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -89,8 +86,8 @@ class ForkServer:
         """Asks for a job under a guardian, as `guardian` takes them; does not wait.
 
         Returns:
-          A pipe from which to read the guardian's pid; it ends without one if the server has died.
-          None if this job cannot be forked.
+          A pipe in which the guardian tells its pid, and how the job ends; nothing comes if the
+          server dies before. None if this job cannot be forked.
         """
         program = [sys.executable, "-m"]
         if self.has_died() or list(command[:2]) != program or len(command) < 3:
@@ -158,7 +155,7 @@ class ForkedGuardian:
 
     Args:
       server: The fork server.
-      answer: What `ForkServer.ask` returned.
+      report: What `ForkServer.ask` returned.
       lifeline: What `ForkServer.ask` was given; closed once the guardian has it.
       start_plainly: Starts the guardian if the server does not; called once at most.
     """
@@ -166,12 +163,13 @@ class ForkedGuardian:
     def __init__(
         self,
         server: ForkServer,
-        answer: int,
+        report: int,
         lifeline: int,
         start_plainly: Callable[[], subprocess.Popen],
     ) -> None:
         self._server = server
-        self._answer: int | None = answer
+        self._report = report
+        self._told = b""
         self._lifeline = lifeline
         self._start_plainly = start_plainly
         self._plain: subprocess.Popen | None = None
@@ -180,21 +178,16 @@ class ForkedGuardian:
 
     @property
     def pid(self) -> int:
-        """Waits for the server to be ready."""
-        while self._answer is not None:
-            self._take_answer()
+        """Of the guardian; waits for the server to be ready."""
+        while self._pid is None and self.poll() is None:
             time.sleep(_LOOK_SECONDS)
         return self._pid if self._plain is None else self._plain.pid
 
     def poll(self) -> int | None:
-        if self._answer is not None:
-            self._take_answer()
         if self._plain is not None:
             return self._plain.poll()
-        if self._code is None and self._pid is not None:
-            pid, status = os.waitpid(self._pid, os.WNOHANG)
-            if pid:
-                self._code = os.waitstatus_to_exitcode(status)
+        if self._code is None:
+            self._hear()
         return self._code
 
     def wait(self, timeout: float) -> int:
@@ -207,22 +200,33 @@ class ForkedGuardian:
 
     def hasten(self) -> None:
         """Does not wait for a server that has not answered: it may be stuck in an import."""
-        if self._answer is not None:
+        if self.poll() is None and self._pid is None and self._plain is None:
             self._server.kill()
 
-    def _take_answer(self) -> None:
+    def _hear(self) -> None:
+        """Takes what the guardian has told; the end of the pipe is the guardian's."""
         try:
-            answer = os.read(self._answer, _SAID_BYTES)
+            told = os.read(self._report, _SAID_BYTES)
         except BlockingIOError:
             return
-        os.close(self._answer)
-        self._answer = None
+        self._told += told
+        numbers = [int(line) for line in self._told.split(b"\n")[:-1]]
+        if numbers and self._pid is None:
+            self._pid = numbers[0]
+            os.close(self._lifeline)
+        if len(numbers) > 1:
+            self._code = numbers[1]
+        elif not told and self._pid is not None:
+            self._code = -signal.SIGKILL  # It could not tell any more, and has its job with it.
+        elif not told:
+            self._start_without_server()
+        if not told or len(numbers) > 1:
+            os.close(self._report)
+
+    def _start_without_server(self) -> None:
+        self._server.has_died(_LAST_SECONDS)  # Its files are closed: it says why.
         try:
-            if answer:
-                self._pid = int(answer)
-            else:
-                self._server.has_died(_LAST_SECONDS)  # Its files are closed: it says why.
-                self._plain = self._start_plainly()
+            self._plain = self._start_plainly()
         except OSError as error:
             logging.error("A job cannot be started: %s", error)
             self._code = _CANNOT_RUN

@@ -48,8 +48,15 @@ def main(grace_seconds: float, lifeline: int, detached: bool, command: list[str]
     os._exit(_CANNOT_RUN)
 
 
-def guard(grace_seconds: float, lifeline: int) -> None:
-    """Becomes the guardian of a child that it forks; returns in that child only, the job."""
+def guard(grace_seconds: float, lifeline: int, report: int = -1) -> None:
+    """Becomes the guardian of a child that it forks; returns in that child only, the job.
+
+    Args:
+      grace_seconds: How long the job may take to end when asked.
+      lifeline: As described above.
+      report: Where to write, for a launcher that is not the parent, the guardian's pid, and in the
+        end how the job has ended: its exit code, or minus the number of the signal.
+    """
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     # Grandchildren whose parent dies become our children, wherever they have moved themselves.
     prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -65,14 +72,25 @@ def guard(grace_seconds: float, lifeline: int) -> None:
     job = os.fork()
     if job == 0:
         signal.set_wakeup_fd(-1)
-        for fd in (reading, writing, lifeline):
-            os.close(fd)
+        for fd in (reading, writing, lifeline, report):
+            if fd >= 0:
+                os.close(fd)
         _become_job(guardian, prctl)
         return
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    _tell(report, guardian)
     status = _watch(job, grace_seconds, lifeline, reading)
     _kill_children()
+    _tell(report, os.waitstatus_to_exitcode(status))
     _end_like(status)
+
+
+def _tell(report: int, number: int) -> None:
+    if report >= 0:
+        try:
+            os.write(report, f"{number}\n".encode())
+        except BrokenPipeError:
+            pass  # The launcher is gone.
 
 
 def _become_job(guardian: int, prctl) -> None:

@@ -67,10 +67,10 @@ class LocalProcess:
                     start_new_session=True,  # Ctrl-C is for the launcher, which stops in order.
                 )
 
-        answer = None
+        report = None
         if server is not None:
             with _open_log(log) as output:
-                answer = server.ask(
+                report = server.ask(
                     command,
                     environment,
                     log=output.fileno(),
@@ -78,8 +78,8 @@ class LocalProcess:
                     grace_seconds=grace_seconds,
                 )
         self._process: subprocess.Popen | forking.ForkedGuardian
-        if answer is not None:
-            self._process = forking.ForkedGuardian(server, answer, reading, start_guardian)
+        if report is not None:
+            self._process = forking.ForkedGuardian(server, report, reading, start_guardian)
             return
         try:
             self._process = start_guardian()

@@ -86,16 +86,23 @@ def test_a_forked_job_is_what_its_command_says(forked, tmp_path):
     assert seen["files"] == [0, 1, 2, 3]
 
 
-def test_it_is_shown_by_ps_under_its_own_command_and_is_a_child_of_the_launcher(forked):
+def test_it_is_shown_by_ps_under_its_own_command_and_ends_in_order(forked):
     process = forked.start("wait", "--run=/some/run")
     job = forked.job(process)
     command = pathlib.Path(f"/proc/{job}/cmdline").read_bytes().rstrip(b"\0").decode().split("\0")
     assert command == [sys.executable, "-m", PROGRAM, "wait", "--run=/some/run"]
     assert parent_of(job) == process.pid
-    assert parent_of(process.pid) == os.getpid()
     process.terminate()
     assert process.wait(processes.DEADLINE) == 5
     assert forked.said(process).endswith("saved\n")
+
+
+def test_a_killed_guardian_takes_its_job_along(forked):
+    process = forked.start("wait")
+    job = forked.job(process)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait(processes.DEADLINE) == -signal.SIGKILL
+    processes.wait_until_gone([job])
 
 
 def test_two_forked_jobs_do_not_draw_the_same_random_numbers(forked):
