@@ -12,7 +12,7 @@ import uuid
 from absl import logging
 
 from actor_learner import config, run_directory
-from actor_learner.jobs import lease_entry, names
+from actor_learner.jobs.presence import lease_entry, names
 from actor_learner.messaging import client as client_lib
 from actor_learner.messaging import keys as keys_lib
 from actor_learner.messaging import protocol

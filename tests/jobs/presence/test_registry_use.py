@@ -9,7 +9,8 @@ import uuid
 import pytest
 import redis
 
-from actor_learner.jobs import controller, names, states
+from actor_learner.jobs import controller, states
+from actor_learner.jobs.presence import names
 from actor_learner.naming import connect, memory
 from actor_learner.naming import redis as redis_registry
 from tests.jobs import toy_workers

@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from actor_learner.jobs import done_marker
+from actor_learner.jobs.workers import done_marker
 
 
 def made(directory, environment_steps=100, target_return=475.0):

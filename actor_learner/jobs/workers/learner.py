@@ -13,16 +13,10 @@ from absl import logging
 
 from actor_learner import experiment as experiment_lib
 from actor_learner import parts, run_settings
-from actor_learner.jobs import (
-    done_marker,
-    extra_jobs,
-    inbox,
-    publisher,
-    replay_connection,
-    run_files,
-    worker,
-)
-from actor_learner.jobs import news as news_lib
+from actor_learner.jobs import settings, worker
+from actor_learner.jobs.exchange import inbox, publisher, replay_connection
+from actor_learner.jobs.exchange import news as news_lib
+from actor_learner.jobs.workers import done_marker, run_files
 from actor_learner.learning import policy_export
 from actor_learner.messaging import messages, protocol
 from actor_learner.parameters import store
@@ -102,7 +96,7 @@ class LearnerJob(worker.Worker):
                 f"is not a directory: pass --run=some/place/{job.run}"
             )
         run_files.lock_run(job, self._closing)
-        self._settings = extra_jobs.declared(job.source)
+        self._settings = settings.declared(job.source)
         self._closing.enter_context(parts.scope())
         self._experiment = experiment_lib.Experiment()
         self._replay = replay_connection.ReplayConnection(job)

@@ -9,7 +9,7 @@ import socket
 from absl import logging
 
 from actor_learner.jobs import job as job_lib
-from actor_learner.jobs import rendezvous
+from actor_learner.jobs.presence import rendezvous
 from actor_learner.naming import files
 
 _OF_ONE_MACHINE = {

@@ -10,7 +10,8 @@ from absl import logging
 
 from actor_learner import experiment as experiment_lib
 from actor_learner.environments import lanes
-from actor_learner.jobs import extra_jobs, replay_connection, worker
+from actor_learner.jobs import settings, worker
+from actor_learner.jobs.exchange import replay_connection
 from actor_learner.messaging import protocol
 from actor_learner.replay.server import server
 from actor_learner.replay.streams import recorded_replay
@@ -67,7 +68,7 @@ class ReplayJob(worker.Worker):
             table_checks.refuse_unfit(table, built.plan)
         self._table = built.plan.stream.table_name
         self._server = server.ReplayServer(
-            [*tables, *extra_jobs.Jobs().tables],
+            [*tables, *settings.Jobs().tables],
             self._choose_port(),
             checkpoint_dir=None if job.run_dir is None else job.run_dir.replay,
             standalone=True,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from actor_learner.jobs import news as news_lib
+from actor_learner.jobs.exchange import news as news_lib
 from actor_learner.messaging import protocol
 from actor_learner.parameters import packing
 from actor_learner.replay.reading import version_limit

@@ -7,8 +7,9 @@ from typing import Any, Callable
 
 from absl import logging
 
-from actor_learner.jobs import lease_entry, names, states
+from actor_learner.jobs import states
 from actor_learner.jobs import status as status_lib
+from actor_learner.jobs.presence import lease_entry, names
 from actor_learner.naming import registry
 from actor_learner.support import errors
 

@@ -9,8 +9,9 @@ from typing import Any
 from absl import logging
 
 from actor_learner import experiment as experiment_lib
-from actor_learner.jobs import extra_jobs, follower, peer, replay_connection, worker
-from actor_learner.jobs import news as news_lib
+from actor_learner.jobs import settings, worker
+from actor_learner.jobs.exchange import follower, peer, replay_connection
+from actor_learner.jobs.exchange import news as news_lib
 from actor_learner.learning import evaluation
 from actor_learner.messaging import protocol
 from actor_learner.runs import contract, model, rating
@@ -44,7 +45,7 @@ class EvaluatorJob(worker.Worker):
 
     def configure(self) -> None:
         job = self.job
-        self._patience_seconds = extra_jobs.declared(job.source).patience_seconds
+        self._patience_seconds = settings.declared(job.source).patience_seconds
         self._experiment = experiment_lib.Experiment()
         replay = replay_connection.ReplayConnection(job)
         try:

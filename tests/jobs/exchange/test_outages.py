@@ -8,7 +8,8 @@ import reverb
 
 from actor_learner import experiment as experiment_lib
 from actor_learner import run_directory
-from actor_learner.jobs import actor, learner, publisher, replay_connection
+from actor_learner.jobs.exchange import publisher, replay_connection
+from actor_learner.jobs.workers import actor, learner
 from actor_learner.replay.server import server
 from actor_learner.runs import contract, epoch, model
 from actor_learner.support import errors, reverb_calls

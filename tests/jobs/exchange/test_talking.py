@@ -7,8 +7,8 @@ from concurrent import futures
 import pytest
 import tensorflow as tf
 
-from actor_learner.jobs import inbox, publisher, reports
-from actor_learner.jobs import news as news_lib
+from actor_learner.jobs.exchange import inbox, publisher, reports
+from actor_learner.jobs.exchange import news as news_lib
 from actor_learner.messaging import local, messages, protocol
 from actor_learner.runs import reported_statistics
 

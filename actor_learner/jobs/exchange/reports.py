@@ -8,10 +8,10 @@ from concurrent import futures
 
 from absl import logging
 
-from actor_learner.jobs import follower as follower_lib
 from actor_learner.jobs import job as job_lib
-from actor_learner.jobs import news as news_lib
-from actor_learner.jobs import peer as peer_lib
+from actor_learner.jobs.exchange import follower as follower_lib
+from actor_learner.jobs.exchange import news as news_lib
+from actor_learner.jobs.exchange import peer as peer_lib
 from actor_learner.messaging import messages, protocol
 from actor_learner.runs import acting_side
 

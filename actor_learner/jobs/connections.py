@@ -10,8 +10,9 @@ from typing import Any
 
 import zmq
 
-from actor_learner.jobs import control, lease_entry
+from actor_learner.jobs import commands
 from actor_learner.jobs import status as status_lib
+from actor_learner.jobs.presence import lease_entry
 from actor_learner.messaging import client as client_lib
 from actor_learner.messaging import keys as keys_lib
 from actor_learner.messaging import messages
@@ -50,7 +51,7 @@ class Peer:
         if self._answer is None:
             if self._asked_at is None:
                 self._asked_at = time.monotonic()
-            self._answer = self.client.submit(control.STATUS, timeout_seconds=STATUS_SECONDS)
+            self._answer = self.client.submit(commands.STATUS, timeout_seconds=STATUS_SECONDS)
         return _KNOWN_SILENT_SECONDS if was_silent else STATUS_SECONDS
 
     def take(self, timeout: float) -> bool:
@@ -59,7 +60,7 @@ class Peer:
             return self._asked_at is None
         try:
             message = self._answer.result(max(0.0, timeout))
-            status = status_lib.Status.from_json(message.body.get(control.STATUS))
+            status = status_lib.Status.from_json(message.body.get(commands.STATUS))
         except errors.ActorLearnerError:
             # No answer, or a strange one: the next question may have one. First of all, since
             # `NoAnswerError` is a `TimeoutError`, as that of futures is on Python 3.11.

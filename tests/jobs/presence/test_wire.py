@@ -7,8 +7,9 @@ import uuid
 
 import pytest
 
-from actor_learner.jobs import control, job, names, states, status
-from actor_learner.jobs import lease_entry as lease_lib
+from actor_learner.jobs import commands, job, states, status
+from actor_learner.jobs.presence import lease_entry as lease_lib
+from actor_learner.jobs.presence import names
 from actor_learner.messaging import keys, protocol
 from actor_learner.naming import memory
 from actor_learner.support import errors
@@ -68,8 +69,8 @@ def test_a_worker_in_a_long_poll_tells_its_status_at_once(space, asking):
     running = toy_workers.Running(puppet, space=space)
     assert began.wait(DEADLINE)
     with asking.connect("actor", timeout=DEADLINE) as client:
-        answer = client.request(control.STATUS, timeout_seconds=DEADLINE)
-    told = status.Status.from_json(answer.body[control.STATUS])
+        answer = client.request(commands.STATUS, timeout_seconds=DEADLINE)
+    told = status.Status.from_json(answer.body[commands.STATUS])
     assert (told.name, told.state) == ("actor-0", states.RUNNING)
     assert told.poll_seconds > 0
     release.set()
@@ -115,7 +116,7 @@ def test_a_damaged_lease_is_no_lease(space, asking, damage):
     # Whoever is that job takes its place.
     running = toy_workers.Running(toy_workers.Puppet(), space=space)
     with asking.connect("actor", timeout=DEADLINE) as client:
-        client.request(control.STATUS, timeout_seconds=DEADLINE)
+        client.request(commands.STATUS, timeout_seconds=DEADLINE)
     finish(running)
 
 
@@ -149,7 +150,7 @@ def test_jobs_with_the_same_keys_reach_each_other_and_others_are_told_why_not(sp
         asking.connect("actor", timeout=DEADLINE)
     asking.keys = shared
     with asking.connect("actor", timeout=DEADLINE) as client:
-        client.request(control.STATUS, timeout_seconds=DEADLINE)
+        client.request(commands.STATUS, timeout_seconds=DEADLINE)
     finish(running)
 
 
@@ -160,5 +161,5 @@ def test_a_job_for_other_machines_listens_for_them(space, asking):
     asking.keys = shared
     with asking.connect("actor", timeout=DEADLINE) as client:
         assert client.address.startswith("tcp://0.0.0.0:")
-        client.request(control.STATUS, timeout_seconds=DEADLINE)
+        client.request(commands.STATUS, timeout_seconds=DEADLINE)
     finish(running)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from actor_learner import experiment as experiment_lib
-from actor_learner.jobs import actor, job, replay
+from actor_learner.jobs import job
+from actor_learner.jobs.workers import actor, replay
 from actor_learner.naming import memory
 from actor_learner.support import errors
 from tests.jobs import jobs_in_process

@@ -10,13 +10,13 @@ import psutil
 import pytest
 import zmq
 
-from actor_learner.jobs import control, controller, job, states
+from actor_learner.jobs import commands, controller, job, states
 from actor_learner.messaging import messages
 from actor_learner.naming import files
 from tests.launch import processes
 from tests.messaging import test_fuzz
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 FRAMES = 20_000
 DEADLINE = 120.0
 
@@ -24,13 +24,13 @@ DEADLINE = 120.0
 def corpus():
     """Requests that are in order, to be spoiled; none of them asks the job to end."""
     for kind, body in (
-        (control.STATUS, {}),
-        (control.PING, {}),
-        (control.UNUSED_BINDINGS, {}),
-        (control.COMMAND, {"command": "pause", "seconds": 60.0}),
-        (control.COMMAND, {"command": "resume", "seconds": 1}),
-        (control.COMMAND, {"command": "start", "seconds": -1}),
-        (control.COMMAND, {"command": ["pause"], "seconds": float("nan")}),
+        (commands.STATUS, {}),
+        (commands.PING, {}),
+        (commands.UNUSED_BINDINGS, {}),
+        (commands.COMMAND, {"command": "pause", "seconds": 60.0}),
+        (commands.COMMAND, {"command": "resume", "seconds": 1}),
+        (commands.COMMAND, {"command": "start", "seconds": -1}),
+        (commands.COMMAND, {"command": ["pause"], "seconds": float("nan")}),
         ("follow", {"topic": "news"}),
         ("no such kind", {"a": {"b": [None, 1.5, "c"]}}),
     ):

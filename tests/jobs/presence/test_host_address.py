@@ -3,7 +3,8 @@
 import pytest
 
 from actor_learner import run_directory
-from actor_learner.jobs import host_address, job, rendezvous
+from actor_learner.jobs import job
+from actor_learner.jobs.presence import host_address, rendezvous
 from actor_learner.naming import files, memory
 
 OUTSIDE = "10.1.2.3"

@@ -11,8 +11,9 @@ from absl import logging
 from actor_learner import experiment as experiment_lib
 from actor_learner import run_settings
 from actor_learner.environments import lanes
-from actor_learner.jobs import extra_jobs, follower, peer, replay_connection, reports, worker
 from actor_learner.jobs import job as job_lib
+from actor_learner.jobs import settings, worker
+from actor_learner.jobs.exchange import follower, peer, replay_connection, reports
 from actor_learner.runs import acting_side, model
 from actor_learner.support import errors, fault_points, reverb_calls, seeds
 
@@ -37,7 +38,7 @@ class ActorJob(worker.Worker):
 
     def configure(self) -> None:
         job = self.job
-        self._patience_seconds = extra_jobs.declared(job.source).patience_seconds
+        self._patience_seconds = settings.declared(job.source).patience_seconds
         self._experiment = experiment = experiment_lib.Experiment()
         self._replay = replay_connection.ReplayConnection(job)
         self._closing.callback(self._replay.close)

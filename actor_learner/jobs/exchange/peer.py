@@ -11,7 +11,7 @@ import numpy as np
 from absl import logging
 
 from actor_learner.jobs import job as job_lib
-from actor_learner.jobs import names
+from actor_learner.jobs.presence import names
 from actor_learner.messaging import messages, protocol
 from actor_learner.naming import name_errors
 

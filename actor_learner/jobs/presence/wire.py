@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator
 
 from actor_learner.jobs import job as job_lib
-from actor_learner.jobs import lease as lease_lib
-from actor_learner.jobs import names
+from actor_learner.jobs.presence import lease as lease_lib
+from actor_learner.jobs.presence import names
 from actor_learner.messaging import keys as keys_lib
 from actor_learner.messaging import server
 from actor_learner.support import errors

@@ -12,7 +12,7 @@ from typing import Any, Callable
 import tensorflow as tf
 from absl import logging
 
-from actor_learner.jobs import news as news_lib
+from actor_learner.jobs.exchange import news as news_lib
 from actor_learner.messaging import messages, protocol
 from actor_learner.runs import reported_statistics
 from actor_learner.support import counters, fault_points

@@ -8,7 +8,7 @@ import time
 from absl import logging
 
 from actor_learner.jobs import job as job_lib
-from actor_learner.jobs import lease_entry, names
+from actor_learner.jobs.presence import lease_entry, names
 from actor_learner.naming import entries, name_errors
 from actor_learner.support import errors
 

@@ -14,9 +14,9 @@ from typing import Callable
 from absl import logging
 
 from actor_learner.jobs import job as job_lib
-from actor_learner.jobs import lease as lease_lib
-from actor_learner.jobs import names
 from actor_learner.jobs import status as status_lib
+from actor_learner.jobs.presence import lease as lease_lib
+from actor_learner.jobs.presence import names
 from actor_learner.naming import name_errors
 
 _RETRY_SECONDS = 1.0  # Between two attempts while the registry does not answer.

@@ -9,7 +9,8 @@ import pytest
 
 import actor_learner
 from actor_learner import run_directory
-from actor_learner.jobs import job, main, replay_connection
+from actor_learner.jobs import job, main
+from actor_learner.jobs.exchange import replay_connection
 from actor_learner.naming import connect
 from actor_learner.replay.server import server, tables
 from actor_learner.support import errors, reverb_calls

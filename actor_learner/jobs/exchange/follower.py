@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from actor_learner.jobs import news as news_lib
-from actor_learner.jobs import peer as peer_lib
+from actor_learner.jobs.exchange import news as news_lib
+from actor_learner.jobs.exchange import peer as peer_lib
 from actor_learner.messaging import messages, protocol
 from actor_learner.parameters import packing
 

@@ -8,7 +8,7 @@ import reverb
 from absl import logging
 
 from actor_learner.jobs import job as job_lib
-from actor_learner.jobs import peer
+from actor_learner.jobs.exchange import peer
 from actor_learner.messaging import protocol
 from actor_learner.runs import contract as contract_lib
 from actor_learner.runs import model as model_lib

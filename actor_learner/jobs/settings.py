@@ -23,8 +23,8 @@ from typing import Any, Callable, NamedTuple
 
 from actor_learner import config
 from actor_learner.configuring import program, statements
-from actor_learner.jobs import names
 from actor_learner.jobs import worker as worker_lib
+from actor_learner.jobs.presence import names
 from actor_learner.support import configurable, errors
 
 OURS = ("replay", "actor", "policy", "learner", "evaluator")
