@@ -195,8 +195,15 @@ class Job:
         self.names.add(f"{self.run}/{name}", value, replace=True)
         self._remembered[name] = value
 
-    def remembered(self, name: str, otherwise: str) -> str:
-        """What a process of the run has left; `otherwise`, which is left then, if none has."""
+    def recall(self, name: str) -> str | None:
+        """Returns what a process of the run has left; None if none has."""
+        try:
+            return self.names.get(f"{self.run}/{name}")
+        except name_errors.NameNotFoundError:
+            return None
+
+    def agree_on(self, name: str, otherwise: str) -> str:
+        """Returns what a process of the run has left; `otherwise`, which is left, if none has."""
         try:
             self.names.add(f"{self.run}/{name}", otherwise)
         except name_errors.NameTakenError:

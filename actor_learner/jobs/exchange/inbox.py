@@ -19,6 +19,7 @@ from actor_learner.support import counters, fault_points
 
 _MAX_WAITING = 10_000
 _PAUSE_SECONDS, _PAUSE_PER_ACTOR = 0.05, 0.001
+_RESTART_SECONDS = 30.0  # An actor that vanished may be back by then.
 
 _REPORT = {"actor": int, "incarnation": str, "total": int, "episodes": int, "last": bool}
 _LISTS = {"returns": {int, float}, "lengths": {int}}
@@ -65,6 +66,8 @@ class Inbox:
         self.actors: list[int] = []
         self.left: set[int] = set()
         self._gone: set[int] = set()  # Actors that have reported for the last time.
+        self._vanished: dict[int, float] = {}  # When those did that have not.
+        self._leaving: list[protocol.Request] = []
 
     def open(self) -> None:
         """Has requests received from now on."""
@@ -92,6 +95,25 @@ class Inbox:
                 # Once for all reports: it takes as long as all else that is done for one.
                 counters.add(self._environment_step, self.steps - before)
 
+    @property
+    def lost(self) -> list[int]:
+        """Actors that have vanished without a last report, so lately that they may come back."""
+        since = time.monotonic() - _RESTART_SECONDS
+        return sorted(actor for actor, at in self._vanished.items() if at > since)
+
+    def answer_leaving(self, save: Callable[[], Any]) -> None:
+        """Answers actors that have reported for the last time, if there are any.
+
+        Args:
+          save: Called first: they end when they are answered, and could not report again to a
+            learner that is restored from an earlier checkpoint.
+        """
+        if self._leaving:
+            save()
+            leaving, self._leaving = self._leaving, []
+            for request in leaving:
+                self._answer_report(request)
+
     def present(self, kind: str) -> list[int]:
         """The indices of the jobs of a kind that follow the news."""
         found = set()
@@ -109,6 +131,11 @@ class Inbox:
         present = [index for index in self.present("actor") if index not in self._gone]
         if present != self.actors:
             logging.info("Actors now: %s.", ", ".join(map(str, present)) or "none")
+        now = time.monotonic()
+        for actor in set(self.actors).difference(present, self._gone):
+            self._vanished[actor] = now
+        for actor in self._gone.union(present):
+            self._vanished.pop(actor, None)
         self.actors = present
         self._ranks = {actor: rank for rank, actor in enumerate(present)}
 
@@ -146,7 +173,14 @@ class Inbox:
         if steps:
             self.steps += steps
             fault_points.reach(fault_points.REPORT_COUNTED)
-        rank, num_actors = self._rank(actor)
+        if report["last"]:
+            fault_points.reach(fault_points.LAST_REPORT_COUNTED)
+            self._leaving.append(request)
+        else:
+            self._answer_report(request)
+
+    def _answer_report(self, request: protocol.Request) -> None:
+        rank, num_actors = self._rank(request.body["actor"])
         request.answer(
             {
                 "epoch": self._epoch,
@@ -176,6 +210,14 @@ def _report(body: Any) -> dict[str, Any]:
         if not isinstance(values, list) or not kinds.issuperset(map(type, values)):
             raise messages.BadMessageError(f"{name} of a report is not a list of numbers")
         report[name] = values
+    report["earlier"] = body.get("earlier", [])
+    if not isinstance(report["earlier"], list) or not all(map(_is_process, report["earlier"])):
+        raise messages.BadMessageError("earlier of a report is not a list of processes")
     lag = body.get("version_lag_seconds")
     report["version_lag_seconds"] = float(lag) if isinstance(lag, (int, float)) else None
     return report
+
+
+def _is_process(value: Any) -> bool:
+    """Whether a value is an incarnation with its counts of steps and episodes."""
+    return isinstance(value, list) and [type(item) for item in value] == [str, int, int]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from concurrent import futures
 
 from absl import logging
@@ -31,6 +32,8 @@ class ReportSender:
       learner: The learner's wire.
       acting: Counts steps and episodes.
       follower: Knows the news, and the version that acts.
+      earlier: What earlier processes of this actor have done, as `(incarnation, steps, episodes)`:
+        they may have been killed before they reported it, or the learner before it saved it.
     """
 
     def __init__(
@@ -39,11 +42,13 @@ class ReportSender:
         learner: peer_lib.Peer,
         acting: acting_side.ActingSide,
         follower: follower_lib.Follower,
+        earlier: Sequence[tuple[str, int, int]] = (),
     ) -> None:
         self._job = job
         self._learner = learner
         self._acting = acting
         self._follower = follower
+        self._earlier = [list(process) for process in earlier]
         self._sent: futures.Future[messages.Message] | None = None
         self._sent_total = self._counted = 0
         self._sent_at = -math.inf
@@ -66,8 +71,10 @@ class ReportSender:
         """Takes the answer to the last report; sends another where there is need."""
         self._take_answer()
         news = self._follower.news
-        stale = news is not None and self._counted_by != news.epoch
-        if self._sent is None and (stale or self._counted < self._acting.steps_taken):
+        if self._sent is None and (
+            (news is not None and self._is_new_to_learner())
+            or self._counted < self._acting.steps_taken
+        ):
             self.send()
 
     def send(self) -> None:
@@ -77,19 +84,20 @@ class ReportSender:
             self._send()
 
     def finish(self, timeout_seconds: float) -> None:
-        """Reports for the last time; waits until everything is counted, or time is up.
+        """Reports for the last time; waits until everything is counted and saved, or time is up.
 
-        The learner then knows that nothing more comes of this process. What is not counted by then
-        is logged.
+        The learner then knows that nothing more comes of this process. A process that is asked to
+        end meanwhile waits no longer. What is not counted by then is logged.
         """
         deadline = time.monotonic() + timeout_seconds
+        was_stopping = self._job.stopping.is_set()
         if self._sent is not None:
             futures.wait([self._sent], timeout_seconds)
             self._take_answer()
         self._is_last, is_told = True, False
         while not is_told:
             left = deadline - time.monotonic()
-            if left <= 0:
+            if left <= 0 or (self._job.stopping.is_set() and not was_stopping):
                 uncounted = self._acting.steps_taken - self._counted
                 if uncounted:
                     logging.warning(
@@ -110,7 +118,12 @@ class ReportSender:
             news.num_actors
         ):
             return True
-        return self._counted_by != news.epoch or self.steps_left() <= 0
+        return self._is_new_to_learner() or self.steps_left() <= 0
+
+    def _is_new_to_learner(self) -> bool:
+        """Whether the learner of now has not counted anything of this process yet."""
+        news = self._follower.news
+        return news is None or self._counted_by != news.epoch
 
     def _send(self) -> None:
         statistics = self._acting.statistics
@@ -122,6 +135,7 @@ class ReportSender:
                 "incarnation": self._job.incarnation,
                 "total": self._sent_total,
                 "last": self._is_last,
+                "earlier": self._earlier if self._is_new_to_learner() else [],
                 "episodes": int(statistics.episodes),
                 "version_lag_seconds": round(self._follower.lag_seconds, 3),
                 "returns": [round(float(r), 6) for r in list(statistics.returns)[-_EPISODES:]],

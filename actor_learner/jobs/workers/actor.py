@@ -14,13 +14,15 @@ from actor_learner.environments import lanes
 from actor_learner.jobs import job as job_lib
 from actor_learner.jobs import settings, worker
 from actor_learner.jobs.exchange import follower, peer, replay_connection, reports
+from actor_learner.jobs.workers import step_journal
 from actor_learner.runs import acting_side, model
 from actor_learner.support import errors, fault_points, reverb_calls, seeds
 
 KIND = "actor"
 _WAIT_SECONDS = 0.2
 _OUTAGE_SECONDS = 1.0
-_LAST_REPORT_SECONDS = 10.0
+_LAST_REPORT_SECONDS = 60.0  # A learner that dies now is started again by then.
+_LAST_REPORT_STOPPING_SECONDS = 10.0
 _GONE_SECONDS = 3.0
 _LAST_ITEMS_SECONDS = 5.0
 _FRESH_POLICY_SECONDS = 0.25
@@ -58,6 +60,7 @@ class ActorJob(worker.Worker):
         self._closing.callback(self._learner.close)
         self._follower = follower.Follower(self._learner, self._model.published_variables())
         self._wait_for_first_policy()
+        self._journal = step_journal.StepJournal(job.directory, job.incarnation)
         self._acting = acting_side.ActingSide(
             experiment,
             self._model.plan,
@@ -69,9 +72,12 @@ class ActorJob(worker.Worker):
             seed=seed,
             recording_dir=None if job.run_dir is None else job.run_dir.experience,
             policy_version=lambda: self._follower.version,
+            observers=[self._journal],
         )
         self._closing.callback(self._close_acting)
-        self._reports = reports.ReportSender(job, self._learner, self._acting, self._follower)
+        self._reports = reports.ReportSender(
+            job, self._learner, self._acting, self._follower, self._journal.earlier
+        )
         self._closing.callback(self._report_at_the_end)
         self._environment_step = 0  # The value of the model's variable.
         self._share = (0, 1)
@@ -147,7 +153,7 @@ class ActorJob(worker.Worker):
         if not self.job.stopping.is_set():
             self._reports.finish(_LAST_REPORT_SECONDS)
         elif self._follower.silent_seconds < _GONE_SECONDS:
-            self._reports.finish(_GONE_SECONDS)  # It may be ending, too.
+            self._reports.finish(_LAST_REPORT_STOPPING_SECONDS)
 
     def _take_turn(self) -> None:
         before = self._acting.steps_taken
@@ -158,6 +164,7 @@ class ActorJob(worker.Worker):
             # The server is away, or full because the learner is: what was written is on its way.
             self._replay.note_outage(error)
         self._environment_step += self._acting.steps_taken - before
+        self._journal.correct(self._acting.steps_taken, int(self._acting.statistics.episodes))
         fault_points.reach(fault_points.TURN_TAKEN)
         self._reports.send()
         fault_points.reach(fault_points.TURN_REPORTED)

@@ -51,7 +51,7 @@ _STUCK_SECONDS = 1.0
 _LAST_STEP_SECONDS = 5.0
 _TABLE_SECONDS = 5.0
 _ALONE_SECONDS = 10.0
-_LAST_REPORTS_SECONDS = 10.0
+_LAST_REPORTS_SECONDS = 40.0
 
 _RESULT = {
     "evaluator": int, "incarnation": str, "train_step": int, "environment_step": int,
@@ -137,6 +137,7 @@ class LearnerJob(worker.Worker):
 
     def poll(self) -> worker.PollResult | bool:
         self._take_messages()
+        self._inbox.answer_leaving(self._learning.save)
         if self._final is not None:
             return self._rest()
         ended = self._evaluations.target_reached or self._learning.stop_reason
@@ -458,8 +459,10 @@ class LearnerJob(worker.Worker):
         self._tell_news()
         raters = self._evaluations.raters(self._final.version)
         waited = time.monotonic() - self._finished_at
-        # Actors tell of their last turns, which they were in the middle of.
-        done = (not self._inbox.actors or waited > _LAST_REPORTS_SECONDS) and not (
+        # Actors tell of their last turns, which they were in the middle of; one that was killed has
+        # a successor that tells of them.
+        all_reported = not self._inbox.actors and not self._inbox.lost
+        done = (all_reported or waited > _LAST_REPORTS_SECONDS) and not (
             self._final.is_expected(self._inbox.present("evaluator"), raters, self._inbox.left)
         )
         if done and self._learning.environment_step != self._finished_with:

@@ -132,14 +132,14 @@ class ReplayJob(worker.Worker):
         """The id of the run, which its directory keeps; where there is none, the registry does."""
         if self.job.run_dir is not None:
             return self.job.run_dir.run_id()
-        return self.job.remembered(_RUN_ID, uuid.uuid4().hex)
+        return self.job.agree_on(_RUN_ID, uuid.uuid4().hex)
 
     def _choose_port(self) -> int | None:
         """The port of the run's earlier server, which its writers and readers keep trying."""
         if self._port is not None:
             return self._port
-        before = self.job.remembered(_PORT, "0")
-        if not before.isdecimal() or not int(before):
+        before = self.job.recall(_PORT) or ""
+        if not before.isdecimal():
             return None
         if server.port_is_free(int(before)):
             return int(before)

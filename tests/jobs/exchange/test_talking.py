@@ -204,7 +204,7 @@ def test_reports_are_counted_and_answered_when_the_learner_takes_them_in():
     assert desk.inbox.actors == [0, 2]
     assert desk.inbox.steps == 164
     assert int(desk.environment_step) == 169
-    assert desk.statistics.totals == {0: 100, 2: 64}
+    assert desk.statistics.environment_steps == 164
 
 
 def test_an_actor_that_reports_before_it_follows_has_its_place_among_the_others():
@@ -268,6 +268,7 @@ def test_reports_of_many_actors_are_taken_in_together(monkeypatch, actors, secon
         ({"lengths": [1.5]}, "lengths of a report"),
         ({"lengths": [True]}, "lengths of a report"),
         ({"actor": None}, "actor is None"),
+        ({"earlier": [["a", 1]]}, "earlier of a report"),
     ],
 )
 def test_what_is_not_a_report_is_refused_and_the_rest_taken_in(changes, why):
@@ -326,6 +327,37 @@ def test_an_actor_that_has_reported_for_the_last_time_is_not_counted_on():
     desk.inbox._taken_at = 0.0
     desk.inbox.take_all()
     assert desk.inbox.actors == [0, 1]
+
+
+def test_a_last_report_is_answered_when_a_checkpoint_holds_it():
+    desk = Desk(0)
+    answer = desk.submit({**report_of(0, 64), "last": True})
+    desk.inbox.take_all()
+    assert desk.inbox.steps == 64 and not answer.done()
+    saved = []
+    desk.inbox.answer_leaving(lambda: saved.append((desk.inbox.steps, answer.done())))
+    assert saved == [(64, False)] and answer.done()
+    desk.inbox.answer_leaving(lambda: saved.append("again"))
+    assert len(saved) == 1
+
+
+def test_an_actor_that_vanishes_without_a_last_report_is_lost_until_it_is_back(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(inbox, "time", clock)
+    desk = Desk(0, 1)
+    desk.inbox.take_all()
+    assert desk.inbox.lost == []
+    for actor in (0, 1):
+        desk.clients[actor].close()
+    clock.now += 1.0
+    desk.inbox.take_all()
+    assert desk.inbox.lost == [0, 1]
+    desk.join(0)
+    clock.now += 1.0
+    desk.inbox.take_all()
+    assert desk.inbox.lost == [1]
+    clock.now += inbox._RESTART_SECONDS
+    assert desk.inbox.lost == [], "nobody has started it again"
 
 
 def test_an_evaluator_that_was_told_to_end_is_not_waited_for_until_it_is_back():
