@@ -333,7 +333,7 @@ class Controller:
             and said.incarnation == known.incarnation
             and known.state in states.LIVE
         ):
-            known = said  # A record is as old as the job: what it has told since is newer.
+            known = said  # A record follows the job's state by a heartbeat: this is newer.
         if entries.lease is None:
             return None if known is None else _lost(known)
         peer = self._peers.get(entries.name)
@@ -385,14 +385,12 @@ def _lost(status: status_lib.Status) -> status_lib.Status:
     """A status as it looks when the lease has run out; of one that has ended, it is the last."""
     if status.state not in states.LIVE:
         return status
-    # A record says `configuring` until the job ends: only what the job said itself is known.
-    was = "" if status.state == states.CONFIGURING else f"was {status.state}; "
     return dataclasses.replace(
         status,
         state=states.LOST,
         steps_per_second=None,
         silent_seconds=0.0,
-        message=f"{was}no heartbeats any more",
+        message=f"was {status.state}; no heartbeats any more",
     )
 
 

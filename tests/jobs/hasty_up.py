@@ -1,4 +1,4 @@
-"""`actor-learner` whose launcher starts jobs again at once: `python -m tests.jobs.hasty_up up …`."""
+"""Runs `actor-learner` with a launcher that restarts jobs at once: `-m tests.jobs.hasty_up up …`."""
 
 import functools
 import sys

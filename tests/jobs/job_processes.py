@@ -26,17 +26,17 @@ class Machine:
         directory.mkdir()
         self._outputs = directory.parent / f"output of {directory.name}"
         self._outputs.mkdir()
-        self._environment = {
+        self.environment = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
             "TF_CPP_MIN_LOG_LEVEL": "3",
         }
-        self._environment.pop(connect.ENVIRONMENT_VARIABLE, None)
+        self.environment.pop(connect.ENVIRONMENT_VARIABLE, None)
         if registry is not None:
-            self._environment[connect.ENVIRONMENT_VARIABLE] = registry
+            self.environment[connect.ENVIRONMENT_VARIABLE] = registry
 
     def start(self, *command):
-        return Process(command, self.directory, self._environment, self._outputs)
+        return Process(command, self.directory, self.environment, self._outputs)
 
 
 class Process:
@@ -45,7 +45,7 @@ class Process:
     def __init__(self, command, directory, environment, outputs):
         self.name = command[0]
         self._path = outputs / f"{len(list(outputs.iterdir()))}-{command[0]}"
-        is_module = command[0].startswith("actor_learner.")
+        is_module = command[0].startswith(("actor_learner.", "tests."))
         program = command if is_module else ("actor_learner.cli", *command)
         with open(self._path, "w") as file:
             self.process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The thread that keeps a job's lease alive, and writes what outlives the job: its record.
+"""Keeps a job's lease alive from a thread, and writes what outlives the job: its record.
 
 All that a running worker has to do with the name registry happens here, so that a registry that is
 slow, or gone for a while, does not hold up any work.
@@ -47,6 +47,7 @@ class Heartbeat:
         self._ending = threading.Event()
         self._given_up_at = 0.0
         self._failure: BaseException | None = None
+        self._recorded = ""  # The state that the record says.
         self._thread = threading.Thread(
             target=self._run, name=f"heartbeat of {names.job(job.kind, job.index)}", daemon=True
         )
@@ -87,7 +88,8 @@ class Heartbeat:
         while True:
             ending = self._ending.wait(pause)
             try:
-                if not self._lease.beat() or ending:
+                was_there = self._lease.beat()
+                if not was_there or ending or self._status().state != self._recorded:
                     self._write_record()
                 if ending:
                     self._lease.release()
@@ -111,4 +113,6 @@ class Heartbeat:
 
     def _write_record(self) -> None:
         name = names.record(self._job.run, self._job.kind, self._job.index)
-        self._job.names.add(name, self._status().to_json(), replace=True)
+        status = self._status()
+        self._job.names.add(name, status.to_json(), replace=True)
+        self._recorded = status.state

@@ -57,7 +57,7 @@ def place(run: str, kind: str, index: int) -> str:
 
 
 def record(run: str, kind: str, index: int) -> str:
-    """What is left of a job: the `status.Status` it began with, then the one it ended with."""
+    """What is left of a job: its `status.Status` when its state last changed, or when it ended."""
     return f"{place(run, kind, index)}/record"
 
 

@@ -9,7 +9,7 @@ import uuid
 import pytest
 import redis
 
-from actor_learner.jobs import controller, states
+from actor_learner.jobs import controller, states, status
 from actor_learner.jobs.presence import names
 from actor_learner.naming import connect, memory
 from actor_learner.naming import redis as redis_registry
@@ -76,11 +76,30 @@ def test_an_idle_job_asks_its_registry_for_one_thing_per_heartbeat(serves):
             commander.send("ping")
             time.sleep(0.1)
         made = registry.operations[already:]
-        assert [what for _, what in made] in (["_renew_all"] * 2, ["_renew_all"] * 3)
-        times = [at for at, _ in made]
+        times = [at for at, what in made if what == "_renew_all"]
+        # And one for its record, which says after the first heartbeat that it runs.
+        assert len(times) in (2, 3) and len(made) == len(times) + 1
         assert all(later - earlier >= 4.9 for earlier, later in zip(times, times[1:]))
         commander.send("exit")
     running.join()
+
+
+def test_the_record_follows_the_state_of_a_job():
+    registry = memory.MemoryRegistry(uuid.uuid4().hex)
+    running = toy_workers.Running(toy_workers.Puppet(), names=registry)
+
+    def recorded():
+        return status.Status.from_json(registry.get(names.record("run", "actor", 0))).state
+
+    with controller.Controller(registry, "run") as commander:
+        for command, state in ((None, states.RUNNING), ("pause", states.PAUSED)):
+            commander.wait_for(states.LIVE, ["actor-0"], timeout=DEADLINE)
+            if command is not None:
+                commander.send(command)
+            processes.wait_until(lambda wanted=state: recorded() == wanted, f"it says {state}")
+        commander.send("exit")
+        running.join()
+        assert recorded() == states.COMPLETED
 
 
 @pytest.fixture(params=["file", "redis"])
