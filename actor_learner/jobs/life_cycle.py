@@ -178,7 +178,9 @@ class LifeCycle:
             # Silent for a while, stopped by a debugger say, it may have a successor by now.
             self._heartbeat.require_lease()
         except BaseException as error:
-            self._job.displaced = isinstance(error, lease_lib.LeaseLostError)
+            self._job.displaced = isinstance(
+                error, (lease_lib.LeaseLostError, errors.SupersededError)
+            )
             self._report(error)
             self._commands.end(lambda: self._state)
             self._close_after_failure(worker)

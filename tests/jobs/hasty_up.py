@@ -1,4 +1,4 @@
-"""Runs `actor-learner` with a launcher that restarts jobs at once: `-m tests.jobs.hasty_up up …`."""
+"""Runs `actor-learner` with a launcher that restarts jobs at once: `-m tests.jobs.hasty_up`."""
 
 import functools
 import sys

@@ -44,10 +44,10 @@ class Process:
 
     def __init__(self, command, directory, environment, outputs):
         self.name = command[0]
-        self._path = outputs / f"{len(list(outputs.iterdir()))}-{command[0]}"
+        self.path = outputs / f"{len(list(outputs.iterdir()))}-{command[0]}"
         is_module = command[0].startswith(("actor_learner.", "tests."))
         program = command if is_module else ("actor_learner.cli", *command)
-        with open(self._path, "w") as file:
+        with open(self.path, "w") as file:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", *map(str, program)],
                 cwd=directory,
@@ -62,7 +62,7 @@ class Process:
 
     @property
     def said(self):
-        return self._path.read_text()
+        return self.path.read_text()
 
     def exit_code(self):
         """Waits for its end."""

@@ -8,6 +8,7 @@ import pytest
 from actor_learner.jobs import job as job_lib
 from actor_learner.jobs import states
 from actor_learner.reporting import jsonl
+from actor_learner.support import fault_points
 from tests.jobs import job_processes, logged_run
 from tests.launch import processes
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.timeout(600)
 
 def test_a_learner_that_was_stopped_is_refused_everywhere_and_says_so(tmp_path):
     run = logged_run.LoggedRun(tmp_path)
-    # As if started by launchers on two machines: by hand, the lock of the directory would refuse it.
+    # As if by launchers on two machines: by hand, the lock of the directory would refuse one.
     machine = job_processes.Machine(tmp_path / "machine")
     flags = [f"--gin_file={run.gin_file}", f"--run={run.run_dir}", "--seed=1"]
     flags.append("--gin_param=Experiment.environment_steps = 1_000_000")
@@ -29,12 +30,18 @@ def test_a_learner_that_was_stopped_is_refused_everywhere_and_says_so(tmp_path):
 
     try:
         start("replay", "r")
+        # In the middle of a poll: when it is continued, it is about to tell, publish and write.
+        machine.environment[fault_points.STOP_VARIABLE] = (
+            f"{fault_points.CHECKPOINT_SAVED}@{tmp_path}"
+        )
         first = start("learner", "first")
         actor = start("actor", "a")
-        run.process = actor.process
-        run.wait(lambda: run.environment_steps() > 500, "the first learner has trained")
-        os.kill(first.pid, signal.SIGSTOP)
+        run.process, run.output = first.process, first.path
+        stopped = tmp_path / fault_points.CHECKPOINT_SAVED
+        run.wait(stopped.exists, "the first learner has saved")
+        run.wait(lambda: run.status("learner").state == states.LOST, "its lease has run out")
         second = start("learner", "second")
+        run.process, run.output = second.process, second.path
         run.wait(
             lambda: (
                 (status := run.status("learner")).incarnation == "second"

@@ -72,6 +72,26 @@ _COUNTS = (
 )  # fmt: skip
 
 
+_FIGURES = {"mean": float, "std": float, "min": float, "max": float, "episodes": int}
+_RESULT = {
+    "evaluator": int, "incarnation": str, "train_step": int, "environment_step": int, **_FIGURES,
+}  # fmt: skip
+
+
+def result_of(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Reads an evaluator's result.
+
+    Raises:
+      messages.BadMessageError: If it is something else.
+    """
+    result = checked(body, _RESULT)
+    confirmed = body.get("confirmed")
+    if confirmed is not None and not isinstance(confirmed, dict):
+        raise messages.BadMessageError("`confirmed` of a result is not a map")
+    result["confirmed"] = None if confirmed is None else checked(confirmed, _FIGURES)
+    return result
+
+
 def checked(body: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """The named fields of a body, each of the type given; others are left out.
 

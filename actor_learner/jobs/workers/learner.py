@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import tensorflow as tf
 from absl import logging
 
 from actor_learner import experiment as experiment_lib
@@ -16,9 +15,15 @@ from actor_learner import parts, run_settings
 from actor_learner.jobs import settings, worker
 from actor_learner.jobs.exchange import inbox, publisher, replay_connection
 from actor_learner.jobs.exchange import news as news_lib
-from actor_learner.jobs.workers import done_marker, run_files
+from actor_learner.jobs.workers import (
+    actor_watch,
+    done_marker,
+    learner_pacing,
+    run_files,
+    training_slices,
+)
 from actor_learner.learning import policy_export
-from actor_learner.messaging import messages, protocol
+from actor_learner.messaging import protocol
 from actor_learner.parameters import store
 from actor_learner.replay.reading import version_limit
 from actor_learner.replay.server import state
@@ -30,34 +35,19 @@ from actor_learner.runs import (
     final_evaluation,
     learning_side,
     model,
-    pacing,
     reported_statistics,
     stored_versions,
-    train_thread,
     warm_start,
 )
 from actor_learner.runs import epoch as epoch_lib
 from actor_learner.support import errors, fault_points, unsaved
 
 KIND = "learner"
-SLICE_SECONDS = 0.25
-"""How long the learner trains before it looks at its messages and tells the others."""
-
 _IDLE_SECONDS = 0.01
 _UNREACHABLE_SECONDS = 1.0
 _REST_SECONDS = 0.2
-_LONG_TRAINING_SECONDS = 0.1
-_STUCK_SECONDS = 1.0
-_LAST_STEP_SECONDS = 5.0
 _TABLE_SECONDS = 5.0
-_ALONE_SECONDS = 10.0
 _LAST_REPORTS_SECONDS = 40.0
-
-_RESULT = {
-    "evaluator": int, "incarnation": str, "train_step": int, "environment_step": int,
-    "mean": float, "std": float, "min": float, "max": float, "episodes": int,
-}  # fmt: skip
-_FIGURES = {"mean": float, "std": float, "min": float, "max": float, "episodes": int}
 
 
 class LearnerJob(worker.Worker):
@@ -80,11 +70,7 @@ class LearnerJob(worker.Worker):
         self._closing = contextlib.ExitStack()
         self._saving = threading.Lock()
         self._limit: version_limit.VersionLimit | None = None
-        self._moved_to, self._moved_at = -1, 0.0
         self._final: final_evaluation.FinalEvaluation | None = None
-        self._alone_since: float | None = None
-        self._said_alone = False
-        self._iterations = 1
 
     def configure(self) -> None:
         job = self.job
@@ -157,10 +143,10 @@ class LearnerJob(worker.Worker):
             return False
         due = min(due, self._publisher.fresh_updates(self._learning.train_step))
         if due > 0:
-            self._alone_since = None
-            self._train(due)
+            self._actors.has_experience()
+            self._slices.run(due)
         else:
-            self._look_for_actors()
+            self._actors.look(bool(self._inbox.actors))
         self._tell()
         return worker.PollResult(idle_seconds=0.0 if due > 0 else _IDLE_SECONDS)
 
@@ -182,7 +168,7 @@ class LearnerJob(worker.Worker):
             skipped = status["skipped_steps"] = self._learning.progress.skipped_steps
             if skipped:
                 status["message"] += f", {skipped:,} train steps skipped: not finite"
-        if self._said_alone:
+        if self._actors.is_alone:
             status["message"] += "; no actor is there"
         return status
 
@@ -230,7 +216,7 @@ class LearnerJob(worker.Worker):
             statistics=self._statistics,
             steps_taken=lambda: self._inbox.steps,
             table=self._table_state,
-            on_row=lambda row: self._metric_files.write(row),
+            on_row=self._write_metrics,
             why_no_sample=lambda: (
                 f"the learner has waited {experiment.sample_timeout_seconds:g} s for a sample of "
                 f"the replay server at {self._replay.address}"
@@ -240,39 +226,23 @@ class LearnerJob(worker.Worker):
             while_saving=self._while_saving,
         )
         self._closing.callback(self._learning.close)
-        self._learning.pacing = self._make_pacing()
+        self._learning.pacing = learner_pacing.make_pacing(
+            plan, self._learning, self._limit, self._table_state, self._num_actors
+        )
         self._metric_files = metric_files.open_metric_files(
             job.run_dir, self._learning.environment_step
         )
         self._closing.callback(self._close_metrics)
-        self._train_thread = train_thread.TrainThread(self._learning.trainer.run)
-        self._closing.callback(self._train_thread.close)
-
-    def _make_pacing(self) -> pacing.Pacing:
-        plan = self._model.plan
-        if plan.group_steps is None:
-            environment_step, train_step = self._learning.counters()
-            return pacing.ReplayPacing(
-                plan,
-                self._table_state,
-                environment_step=environment_step,
-                train_step=train_step,
-                num_actors=self._num_actors,
-                look_seconds=pacing.LOOK_SECONDS,
-            )
-        items = plan.group_steps // plan.stream.unroll_length
-        learner = self._learning.trainer.learner
-        arrived = pacing.ArrivedBatches(
-            self._table_state,
-            items,
-            lambda: (
-                learner.skipped_steps * items + (0 if self._limit is None else self._limit.dropped)
-            ),
-            seconds=_IDLE_SECONDS,
+        self._actors = actor_watch.ActorWatch(job, self._settings.patience_seconds)
+        self._slices = training_slices.TrainingSlices(
+            job,
+            self._learning,
+            self._replay,
+            table=self._table_state,
+            timeout_seconds=experiment.sample_timeout_seconds,
+            meanwhile=self._while_training,
         )
-        return pacing.QueuePacing(
-            plan, arrived.waiting, num_actors=self._num_actors, max_updates=1_000
-        )
+        self._closing.callback(self._slices.close)
 
     def _build_evaluations(self) -> None:
         run_dir, target = self.job.run_dir, self._experiment.evaluation.target_return
@@ -280,7 +250,7 @@ class LearnerJob(worker.Worker):
         self._stored = stored_versions.StoredVersions(versions, self._model, self._epoch)
         self._evaluations = evaluations.Evaluations(
             best_policy.BestPolicyKeeper(self._make_model, run_dir.best, versions, target),
-            on_row=self._metric_files.write,
+            on_row=self._write_metrics,
             seconds=lambda: self._learning.progress.seconds,
             target_return=target,
         )
@@ -305,7 +275,9 @@ class LearnerJob(worker.Worker):
             self._saving.release()
 
     def _take_result(self, request: protocol.Request) -> None:
-        self._evaluations.take(_result(request.body), request.message.arrays.get("policy"))
+        self._evaluations.take(
+            news_lib.result_of(request.body), request.message.arrays.get("policy")
+        )
         fault_points.reach(fault_points.RESULT_KEPT)
         request.answer({"epoch": self._epoch.number})
 
@@ -316,77 +288,12 @@ class LearnerJob(worker.Worker):
             yield
             fault_points.reach(fault_points.CHECKPOINT_SAVED)
 
-    # Training.
-
-    def _train(self, due: int) -> None:
-        """Trains for about a slice; one train step may take from microseconds to seconds."""
-        # Not past the next checkpoint: a killed learner loses no more than its interval.
-        until_checkpoint = self._learning.trainer.learner.steps_until_checkpoint or due
-        iterations = min(due, self._iterations, until_checkpoint)
-        began = self._moved_at = time.monotonic()
+    def _while_training(self, is_stuck: bool) -> None:
+        self._take_messages()
         try:
-            self._train_thread.run(iterations, self._while_training)
-        except tf.errors.NotFoundError:
-            self._table_state()  # Raises, in our words, if it is another run's server by now.
-            raise
-        spent = max(1e-4, time.monotonic() - began)
-        if iterations == self._iterations:
-            wanted = int(iterations * SLICE_SECONDS / spent)
-            self._iterations = max(1, min(wanted, 2 * iterations, 1_000))
-
-    def _while_training(self, seconds: float) -> None:
-        """Keeps actors going, and gives up on train steps that wait for a server which is gone."""
-        if seconds >= _LONG_TRAINING_SECONDS and not self._replay.is_away:
-            # They may wait for experience in the place of what was dropped, or of what a server
-            # that died took with it.
-            self._take_messages()
-            try:
-                self._tell_news(beyond=self._is_stuck())
-            except errors.ReplayTimeoutError as error:
-                self._replay.note_outage(error)
-        stopping = self.job.stopping.is_set()
-        # Not sooner: a train step may be long, and what it changes must not be saved half-way.
-        if stopping and self._is_stuck(_LAST_STEP_SECONDS):
-            raise worker.Stopping(f"{self.job} ends; its train steps wait for experience")
-        if not stopping and seconds < self._experiment.sample_timeout_seconds:
-            return
-        try:
-            self._replay.require_answer()
+            self._tell_news(beyond=is_stuck)
         except errors.ReplayTimeoutError as error:
-            if stopping:
-                raise worker.Stopping(f"{self.job} ends without its server") from error
-            raise
-
-    def _is_stuck(self, after_seconds: float = _STUCK_SECONDS) -> bool:
-        """Whether no train step was taken for a while, though some are under way."""
-        now, step = time.monotonic(), self._learning.train_step_now
-        if step != self._moved_to:
-            self._moved_to, self._moved_at = step, now
-        return now - self._moved_at > after_seconds
-
-    def _look_for_actors(self) -> None:
-        """Says after some seconds that nobody collects, and ends after a deadline."""
-        now = time.monotonic()
-        if self._inbox.actors:
-            if self._said_alone:
-                logging.info("%s has an actor again.", self.job)
-            self._alone_since, self._said_alone = None, False
-            return
-        self._alone_since = self._alone_since or now
-        alone = now - self._alone_since
-        if alone > _ALONE_SECONDS and not self._said_alone:
-            self._said_alone = True
-            logging.warning(
-                "%s waits for experience, and no actor has shown itself for %.0f s: start one with "
-                "`actor-learner actor --run=… --index=N`.",
-                self.job,
-                alone,
-            )
-        if alone > self._settings.patience_seconds:
-            raise errors.JobTimeoutError(
-                f"{self.job} has waited {alone:.0f} s for an actor (Jobs.patience_seconds), and "
-                "none has come"
-            )
+            self._replay.note_outage(error)
 
     # What the others are told.
 
@@ -481,9 +388,15 @@ class LearnerJob(worker.Worker):
             self._done.note(version, self._done.of(version), failure=str(error))
             raise
 
+    def _write_metrics(self, row: dict[str, Any]) -> None:
+        self._epoch.require_latest()
+        self._metric_files.write(row)
+
     def _close_metrics(self) -> None:
         run_dir = self.job.run_dir
         self._metric_files.close()
+        if self.job.displaced:
+            return
         unsaved.ledger().attempt(
             run_dir.curve.name,
             lambda: curve.draw_curve(
@@ -494,17 +407,3 @@ class LearnerJob(worker.Worker):
             ),
             where=run_dir.curve,
         )
-
-
-def _result(body: Any) -> dict[str, Any]:
-    """An evaluator's result, checked.
-
-    Raises:
-      messages.BadMessageError: If it is something else.
-    """
-    result = news_lib.checked(body, _RESULT)
-    confirmed = body.get("confirmed")
-    if confirmed is not None and not isinstance(confirmed, dict):
-        raise messages.BadMessageError("`confirmed` of a result is not a map")
-    result["confirmed"] = None if confirmed is None else news_lib.checked(confirmed, _FIGURES)
-    return result
