@@ -10,6 +10,7 @@ import sys
 import tempfile
 
 import pytest
+import redis
 
 from actor_learner.jobs import states
 from tests.jobs import logged_run
@@ -20,14 +21,16 @@ pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture
-def redis():
+def registry():
     """URL and process id of a Redis server."""
     # A short path: those of sockets are limited to a hundred characters or so.
     with tempfile.TemporaryDirectory(prefix="elastic-") as directory:
         port = servers.free_port()
         with servers.redis_server(directory, port):
-            (pid,) = processes.with_word(f"{directory}/redis.socket")
-            yield f"redis://127.0.0.1:{port}/0", pid
+            url = f"redis://127.0.0.1:{port}/0"
+            with redis.Redis.from_url(url) as client:
+                pid = client.info()["process_id"]
+            yield url, pid
 
 
 def scale(run, actors):
@@ -60,13 +63,13 @@ def _bound(other, port):
 
 
 def test_every_step_counts_once_whatever_happens_and_a_finished_run_can_be_extended(
-    tmp_path, redis
+    tmp_path, registry
 ):
     """One run, since starting processes is what takes the time."""
     seed = int(os.environ.get("FAULT_SEED", random.randrange(2**32)))
     print("to repeat the moments: FAULT_SEED =", seed)
     chance = random.Random(seed)
-    url, redis_pid = redis
+    url, redis_pid = registry
     run = logged_run.LoggedRun(tmp_path, url)
     try:
         run.up("--actors=1", "--evaluators=0", environment_steps=1_000_000)

@@ -20,7 +20,7 @@ _LOOK_SECONDS = 1.0
 _SAY_SECONDS = 10.0
 
 
-class Peer:
+class Peer(protocol.Client):
     """A connection that outlives the other end.
 
     A job that dies is started again with a wire elsewhere. While the other end is silent, `check`,
@@ -53,19 +53,7 @@ class Peer:
 
     @property
     def silent_seconds(self) -> float:
-        """How long nothing has come from the other end."""
         return self._client.silent_seconds
-
-    def request(
-        self,
-        kind: str,
-        body: Mapping[str, Any] | None = None,
-        arrays: Mapping[str, np.ndarray] | None = None,
-        *,
-        timeout_seconds: float,
-    ) -> messages.Message:
-        """Asks, and waits for the answer; raises as `messaging.protocol.Client` does."""
-        return self._client.request(kind, body, arrays, timeout_seconds=timeout_seconds)
 
     def submit(
         self,
@@ -75,11 +63,9 @@ class Peer:
         *,
         timeout_seconds: float,
     ) -> futures.Future[messages.Message]:
-        """Asks without waiting; the future raises as `request` does."""
         return self._client.submit(kind, body, arrays, timeout_seconds=timeout_seconds)
 
     def follow(self, topic: str, listener: protocol.Listener) -> None:
-        """Has `listener` called, in another thread, with what the other end publishes."""
         self._listeners[topic] = listener
         self._client.follow(topic, listener)
 
@@ -117,5 +103,4 @@ class Peer:
         return True
 
     def close(self) -> None:
-        """Ends the connection; safe to call twice."""
         self._client.close()

@@ -1,6 +1,7 @@
 """How often learner and actors talk: with many actors no more often, in all, than with some."""
 
 import math
+import threading
 import types
 from concurrent import futures
 
@@ -70,15 +71,17 @@ class Actor:
         self.clock = Clock()
         monkeypatch.setattr(reports, "time", self.clock)
         self.sent = []
+        self.stopping = threading.Event()
         self.acting = types.SimpleNamespace(
             steps_taken=0, statistics=types.SimpleNamespace(episodes=0, returns=[], lengths=[])
         )
         self.follower = types.SimpleNamespace(news=make_news(actors=actors), lag_seconds=0.0)
         self.sender = reports.ReportSender(
-            types.SimpleNamespace(index=0, incarnation="first"),
+            types.SimpleNamespace(index=0, incarnation="first", stopping=self.stopping),
             types.SimpleNamespace(submit=self._submit, check=lambda: None),
             self.acting,
             self.follower,
+            earlier=[("before", 70, 2)],
         )
 
     @property
@@ -145,6 +148,17 @@ def test_a_new_learner_is_told_at_once(monkeypatch):
     actor.follower.news = make_news(actors=200, epoch=4)
     actor.sender.check()
     assert actor.totals == [64, 64]
+
+
+def test_earlier_processes_are_reported_to_each_learner_once_it_has_answered(monkeypatch):
+    actor = Actor(monkeypatch, actors=1)
+    for epoch in (3, 4):
+        actor.follower.news = make_news(epoch=epoch)
+        for _ in range(2):
+            actor.turn()
+            actor.clock.now += 1.0
+    known = [["before", 70, 2]]
+    assert [body["earlier"] for body in actor.sent] == [known, [], known, []]
 
 
 def test_the_last_report_does_not_wait(monkeypatch):
