@@ -58,7 +58,7 @@ lint: $(VENV)/.installed-test
 
 # Without a network: a broken link, an unknown page or a name that is not in the code is an error.
 docs: $(VENV)/.installed-test
-	@$(RUN) -m mkdocs build --strict --quiet --site-dir site $(ARGS)
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet --site-dir site $(ARGS)
 	@echo "open site/index.html, or: $(RUN) -m mkdocs serve"
 
 # Everything generated but the environment and the runs.
