@@ -51,6 +51,7 @@ def run(notebook: dict[str, Any], directory: pathlib.Path) -> None:
                 _run_cell("".join(cell["source"]), f"<cell {number}>", names)
             if printed.getvalue():
                 text = _ESCAPES.sub("", printed.getvalue()).replace(str(directory), ".")
+                text = text.replace(os.path.join(sys.prefix, "bin", ""), "")  # As if on the path.
                 lines = text.splitlines(keepends=True)
                 stream = {"name": "stdout", "output_type": "stream", "text": lines}
                 outputs.insert(0, stream)
