@@ -200,6 +200,12 @@ def test_a_file_in_the_text_exists():
     assert not wrong
 
 
+def test_every_error_is_explained():
+    explained = TEXTS["docs/howto/errors.md"]
+    raised = package()["support.errors"].classes
+    assert [name for name in raised if f"`{name}`" not in explained] == []
+
+
 def test_links_of_the_readme_lead_somewhere():
     for page in [page for page in PAGES if "/" not in page]:
         for target in re.findall(r"\]\(([^)#\s]+)", TEXTS[page]) + re.findall(
