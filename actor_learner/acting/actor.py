@@ -144,6 +144,7 @@ class Actor:
         self._read_version = policy_version or (lambda: counters.read(train_step))
         self._policy_version = int(counters.read(train_step))
         self._steps_taken = 0
+        self._time_step: ts.TimeStep
         self.reset()
 
     @property
