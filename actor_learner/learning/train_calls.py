@@ -47,7 +47,7 @@ class TrainCalls:
         context: Callable[[], contextlib.AbstractContextManager[None]],
     ) -> None:
         self._agent = agent
-        self._train_step = train_step
+        self.counter = train_step
         self._replicas = replicas
         self._recording_loop = recording_loop
         self._quiet_loop = quiet_loop
@@ -61,6 +61,7 @@ class TrainCalls:
         self._last_step = 0
         self._step: int | None = None  # Where the last call left it; None if that is not known.
         self._counts_alone = True  # Nobody else was seen to change the train step.
+        counters.note_writer(self)
 
     @property
     def last_step(self) -> int:
@@ -80,7 +81,7 @@ class TrainCalls:
         return self._read_step() if self._step is None else self._step
 
     def _read_step(self) -> int:
-        return int(counters.read(self._train_step))
+        return int(counters.read(self.counter))
 
     def run(
         self,
