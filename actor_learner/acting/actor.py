@@ -68,7 +68,8 @@ class Actor:
       group_steps_per_run: Stop a run after this many batched steps, each of which steps every lane
         once, boundary steps included: what an unroll is made of.
       policy_version: Returns the version of the policy, for callers that know it as a plain number;
-        by default `train_step` is read in every run.
+        by default the learner that raises `train_step` in this process, if there is one, or
+        `train_step` itself is asked in every run.
     """
 
     def __init__(
@@ -128,10 +129,10 @@ class Actor:
         self._metrics = list(metrics or [])
         self._image_metrics = list(image_metrics or [])
         self._reference_metrics = list(reference_metrics or [])
-        # An observer listed twice is called once, at its first place.
-        self._observers = list(
-            dict.fromkeys([*(observers or []), *self._metrics, *self._image_metrics])
-        )
+        # An observer listed twice is called once, at its first place; so are statistics that
+        # several metrics share.
+        everyone = [*(observers or []), *self._metrics, *self._image_metrics]
+        self._observers = list(dict.fromkeys(map(metrics_lib.observer_of, everyone)))
         self._transition_observers = list(transition_observers or [])
         self._info_observers = list(info_observers or [])
 
@@ -141,7 +142,7 @@ class Actor:
         self._last_summary = -summary_interval  # So that step 0 is written as well.
         self._dense_summaries = row_limit.row_limit()
         self._name = name
-        self._read_version = policy_version or (lambda: counters.read(train_step))
+        self._read_version = policy_version or (lambda: counters.latest(train_step))
         self._policy_version = int(counters.read(train_step))
         self._steps_taken = 0
         self._time_step: ts.TimeStep
@@ -191,8 +192,10 @@ class Actor:
         num_steps = 0
         num_episodes = 0
         num_group_steps = 0
-        boundaries = int(np.count_nonzero(self._time_step.step_type == LAST))
+        boundaries = self._boundaries
         stream = self._choose_stream()
+        observed = self._observers or self._transition_observers or self._info_observers
+        lanes, num_lanes = self._lanes, self._lanes.num_lanes
         try:
             while (
                 num_steps < self._max_steps
@@ -201,15 +204,16 @@ class Actor:
             ):
                 time_step = self._time_step
                 response = stream.act(time_step)
-                next_time_step = self._lanes.step(response.action)
+                next_time_step = lanes.step(response.action)
                 # Before anybody may raise: the environment has gone on, and cannot go back.
                 self._time_step = next_time_step
                 ended = int(np.count_nonzero(next_time_step.step_type == LAST))
-                num_steps += self._lanes.num_lanes - boundaries
+                num_steps += num_lanes - boundaries
                 num_group_steps += 1
                 num_episodes += boundaries if self._end_episode_on_boundary else ended
-                boundaries = ended
-                self._observe(time_step, response, next_time_step)
+                self._boundaries = boundaries = ended
+                if observed:
+                    self._observe(time_step, response, next_time_step)
         finally:
             self._steps_taken += num_steps
             if self._environment_step is not None:
@@ -273,6 +277,7 @@ class Actor:
     def reset(self) -> None:
         """Starts new episodes in all lanes, with a fresh policy state."""
         self._time_step = self._lanes.reset()
+        self._boundaries = 0  # Lanes whose next step is a reset.
         self._stream.reset()
 
     def close(self) -> None:
@@ -288,13 +293,11 @@ class Actor:
 
     def _observe(self, time_step: ts.TimeStep, response: Any, next_time_step: ts.TimeStep) -> None:
         if not self._lanes.batched:
-            time_step, next_time_step = tree.map_structure(
-                _without_lane, (time_step, next_time_step)
-            )
-            response = response._replace(
-                action=tree.map_structure(_without_lane, response.action),
-                policy_info=tree.map_structure(_without_lane, response.policy_info),
-            )
+            time_step, next_time_step = self._lanes.previous, self._lanes.current
+            info = response.policy_info
+            if not (isinstance(info, tuple) and not info):  # Most policies have none.
+                info = tree.map_structure(_without_lane, info)
+            response = response._replace(action=self._lanes.action, policy_info=info)
         if self._transition_observers:
             policy_step = trajectory_lib.policy_step.PolicyStep(
                 response.action, response.previous_state, response.policy_info
