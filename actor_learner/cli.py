@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         return arguments.command(arguments)
-    except (errors.ConfigError, errors.MissingExtraError, errors.SpecMismatchError) as error:
+    except errors.REFUSALS as error:
         print(f"error: {error}", file=sys.stderr)
         return BAD_CONFIGURATION
     except errors.ActorLearnerError as error:
