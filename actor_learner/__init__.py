@@ -88,6 +88,8 @@ _NAMES = {
     "ReplayServer": "actor_learner.replay.server.server",
     "UnrollQueue": "actor_learner.replay.streams.unroll_queue",
     "WindowReplay": "actor_learner.replay.streams.window_replay",
+    "RunContext": "actor_learner.reporting.logger",
+    "WandbLogger": "actor_learner.reporting.wandb_logger",
     "RunDirectory": "actor_learner.run_directory",
     "Checkpoints": "actor_learner.run_settings",
     "Reporting": "actor_learner.run_settings",

@@ -247,7 +247,7 @@ class LearnerJob(worker.Worker):
         self._closing.callback(self._learning.close)
         self._learning.pacing = self._make_pacing()
         self._metric_files = metric_files.open_metric_files(
-            job.run_dir, self._learning.environment_step
+            job.run_dir, self._learning.environment_step, experiment.reporting.loggers
         )
         self._closing.callback(self._close_metrics)
         self._train_thread = train_thread.TrainThread(self._learning.trainer.run)

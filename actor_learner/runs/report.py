@@ -35,7 +35,9 @@ class Report:
         """Begins to show and write; rows past the restored checkpoint are dropped."""
         run_dir = self._run_dir
         self._training = training
-        self._loggers = metric_files.open_metric_files(run_dir, training.environment_step)
+        self._loggers = metric_files.open_metric_files(
+            run_dir, training.environment_step, training.experiment.reporting.loggers
+        )
         self._view = console.make_view(
             terminal,
             training.total_environment_steps,
