@@ -27,7 +27,7 @@ from actor_learner.replay.streams import (
     unroll_queue,
     window_replay,
 )
-from actor_learner.reporting import log_limit, row_limit
+from actor_learner.reporting import log_limit, row_limit, wandb_logger
 from actor_learner.runs import stored_versions, warm_start
 from actor_learner.support import tensorflow_threads, unsaved
 
@@ -76,6 +76,7 @@ ROOMS = (
     triggers,
     unroll_queue,
     unsaved,
+    wandb_logger,
     warm_start,
     window_replay,
 )

@@ -54,7 +54,7 @@ class WeightedC51(categorical_dqn_agent.CategoricalDqnAgent):
         discount = gamma * next_time_steps.discount[:, tf.newaxis]
         target = tf.stop_gradient(
             categorical_dqn_agent.project_distribution(
-                batch_notes.note("target", reward + discount * self._support),
+                batch_notes.note("target_support", reward + discount * self._support),
                 self._next_q_distribution(next_time_steps),
                 self._support,
             )

@@ -258,8 +258,10 @@ class PPOAgent(tf_agent.TFAgent):
             tape.watch(variables)
             loss, info = self._minibatch_loss(minibatch)
         gradients = tape.gradient(loss, variables)
+        norm = tf.linalg.global_norm(gradients)
         if self._gradient_clipping is not None:
-            gradients, _ = tf.clip_by_global_norm(gradients, self._gradient_clipping)
+            gradients, _ = tf.clip_by_global_norm(gradients, self._gradient_clipping, norm)
+        info = info._replace(gradient_norm=norm)
 
         def apply() -> None:
             self._optimizer.apply_gradients(zip(gradients, variables))

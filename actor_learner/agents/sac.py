@@ -16,7 +16,7 @@ from actor_learner.agents import (
     scaled_agent,
     td_errors,
 )
-from actor_learner.support import configurable, errors
+from actor_learner.support import configurable, counters, errors
 
 
 class SacWithTdErrors(td_errors.WithTdErrors, sac_agent.SacAgent):
@@ -101,6 +101,7 @@ def sac(
             n_step=n_step,
             gamma=gamma,
             priorities=td_errors.absolute_td_errors,
+            gauges={"alpha": lambda: math.exp(counters.read(agent._log_alpha))},
         ),
         "sac",
         normalize_observations=normalize_observations,

@@ -368,6 +368,13 @@ class Learner(tf.Module):
         self._runner.call(step)
         return loss_info
 
+    def latest_batch(self) -> dict[str, np.ndarray]:
+        """The batch of the latest train step, and what the agent has noted of it, by name.
+
+        Empty if it is not known. Copies the batch.
+        """
+        return self._replicas.latest_batch()
+
     def loss(
         self,
         experience_and_sample_info: ExperienceAndSampleInfo | None = None,

@@ -15,7 +15,7 @@ from actor_learner.acting import actor
 from actor_learner.agents import algorithm as algorithm_lib
 from actor_learner.replay.recording import experience_recorder
 from actor_learner.runs import step_watch
-from actor_learner.support import errors
+from actor_learner.support import configurable, errors
 
 
 class ActingSide:
@@ -38,7 +38,8 @@ class ActingSide:
       seed: Of random actions.
       recording_dir: Where experience is recorded, if the experiment says so; None where there is no
         run directory.
-      summary_dir: Where summaries of the metrics go; None writes none.
+      summary_dir: Where summaries of the metrics go, against train steps, where a gin file asks
+        for them by `Actor.summary_interval`; None writes none.
       policy_version: As of `Actor`: the version as a plain number, if the caller knows it.
       observers: Called with each step, before it is written.
 
@@ -83,6 +84,8 @@ class ActingSide:
             transitions = getattr(self._writer, "observes_transitions", False)
             self.metrics = actor.collect_metrics(experiment.reporting.window)
             self.statistics = self.metrics[0].statistics
+            # Else the lines of metrics alone have these values.
+            summarizes = configurable.is_bound("Actor.summary_interval")
             self.actor = actor.Actor(
                 env,
                 algorithm.agent.collect_policy,
@@ -92,7 +95,7 @@ class ActingSide:
                 observers=[*observers, *([] if transitions else [self._writer]), *watching],
                 transition_observers=[self._writer] if transitions else [],
                 metrics=self.metrics,
-                summary_dir=summary_dir,
+                summary_dir=summary_dir if summarizes else None,
                 environment_step=environment_step,
                 initial_random_steps=plan.initial_random_steps,
                 seed=seed,
