@@ -16,6 +16,7 @@ from actor_learner import evaluation_settings, experiment_checks, run_settings
 from actor_learner import experience as experience_lib
 from actor_learner import plan as plan_lib
 from actor_learner.agents import algorithm as algorithm_lib
+from actor_learner.agents import network_variables
 from actor_learner.environments import lanes as lanes_lib
 from actor_learner.replay.streams import (
     lane_replay,
@@ -246,7 +247,8 @@ class Experiment:
 
     def make_algorithm_for(self, world: algorithm_lib.World) -> algorithm_lib.Algorithm:
         """Builds the agent for a world."""
-        return algorithm_lib.as_algorithm(self.agent(world))
+        with network_variables.of_any_integers():
+            return algorithm_lib.as_algorithm(self.agent(world))
 
     def plan(
         self, algorithm: algorithm_lib.Algorithm, num_lanes: int, run_id: str | None = None

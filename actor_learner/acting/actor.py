@@ -13,6 +13,7 @@ from absl import logging
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
+from actor_learner import action_mask
 from actor_learner.acting import metrics as metrics_lib
 from actor_learner.environments import lanes as lanes_lib
 from actor_learner.inference import python as python_inference
@@ -117,6 +118,9 @@ class Actor:
                 getattr(policy, "info_spec", ()),
                 self._lanes.num_lanes,
                 seed,
+                mask=action_mask.for_policy(
+                    policy, self._lanes.time_step_spec().observation, self._lanes.action_spec()
+                ),
             )
         self._initial_random_steps = initial_random_steps
         self._environment_step = environment_step
