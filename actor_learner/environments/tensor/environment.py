@@ -102,6 +102,27 @@ class TensorEnvironment(py_environment.PyEnvironment):
         return self._lanes
 
     @property
+    def carry(self) -> dynamics_lanes.Carry:
+        """Where the lanes stand: what a graph begins with that takes further steps.
+
+        Raises:
+          errors.EnvironmentError: If they were never reset.
+        """
+        if not self._carry:
+            raise errors.EnvironmentError(f"environment {self._name!r} has not been reset yet")
+        return tf.nest.pack_sequence_as(self._carry_spec, self._carry)
+
+    def resume(self, carry: dynamics_lanes.Carry) -> None:
+        """Goes on from where a graph that took further steps has left the lanes."""
+        self._carry = tf.nest.flatten(carry)
+
+    def check(self, time_step: ts.TimeStep) -> None:
+        """Raises `errors.NotFiniteError` if a step that a graph took is not finite."""
+        if self._finite is not None:
+            first = time_step.step_type == ts.StepType.FIRST
+            self._finite.step(time_step.reward, time_step.observation, first)
+
+    @property
     def check_finite(self) -> bool:
         """Whether what is not finite is refused."""
         return self._finite is not None
@@ -150,15 +171,11 @@ class TensorEnvironment(py_environment.PyEnvironment):
                 f"render(mode={mode!r}) needs it made with render_mode='rgb_array' and "
                 "mode='rgb_array'"
             )
-        if not self._carry:
-            raise errors.EnvironmentError(f"environment {self._name!r}: render() before reset()")
-        carry = tf.nest.pack_sequence_as(self._carry_spec, self._carry)
-        state = tf.nest.map_structure(lambda leaf: leaf[0].numpy(), carry.state)
+        state = tf.nest.map_structure(lambda leaf: leaf[0].numpy(), self.carry.state)
         return np.asarray(self._lanes.dynamics.render(state), np.uint8)
 
     def _reset(self) -> ts.TimeStep:
-        outputs = self._reset_call(tf.constant(self.draw_seed(), tf.int64))
-        carry, time_step = outputs
+        carry, time_step = self._reset_call(tf.constant(self.draw_seed(), tf.int64))
         self._carry = tf.nest.flatten(carry)
         time_step = tf.nest.map_structure(lambda leaf: leaf.numpy(), time_step)
         if self._finite is not None:
@@ -173,9 +190,7 @@ class TensorEnvironment(py_environment.PyEnvironment):
         carry, time_step = self._step_call(*leaves, *self._carry)
         self._carry = tf.nest.flatten(carry)
         time_step = tf.nest.map_structure(lambda leaf: leaf.numpy(), time_step)
-        if self._finite is not None:
-            first = time_step.step_type == ts.StepType.FIRST
-            self._finite.step(time_step.reward, time_step.observation, first)
+        self.check(time_step)
         return time_step
 
     def _flat_step(self, *leaves: tf.Tensor) -> tuple[dynamics_lanes.Carry, ts.TimeStep]:
