@@ -16,16 +16,21 @@ from actor_learner.environments.tensor import environment
 from actor_learner.inference import protocol
 
 
+def fits(env: Any, policy: Any) -> bool:
+    """Whether whole unrolls of this policy in this environment can be one graph call."""
+    return isinstance(env, environment.TensorEnvironment) and isinstance(policy, tf_policy.TFPolicy)
+
+
 class GraphUnroll:
-    """Is both what an actor steps and what it asks for actions; it knows both in advance.
+    """The lanes that an actor steps; its `inference` chooses the actions, and both know the future.
 
-    The first `act` of an unroll takes `length` steps of all lanes in one graph call. That `act`
-    and the following ones hand out its actions, `step` the time steps that these led to. An actor
-    that collects `length` batched steps in each run therefore acts on one version of the policy,
-    the one that the run began with, and its observers see every step as ever.
+    The first `inference.act` of an unroll takes `length` steps of all lanes in one graph call.
+    That `act` and the following ones hand out its actions, `step` the time steps that these led
+    to. An actor that collects `length` batched steps in each run therefore acts on one version of
+    the policy, the one that the run began with, and its observers see every step as ever.
 
-    Steps that others take with `step`, before the first `act` or between two unrolls, such as
-    random ones, go to the environment one by one.
+    Steps with actions of others, before the first `act` or between two unrolls, such as random
+    ones, go to the environment one by one.
 
     Args:
       env: The environment; it goes on where the last unroll ended.
@@ -47,6 +52,7 @@ class GraphUnroll:
         self.action_spec = env.action_spec
         self.get_info = env.get_info
         self.close = env.close
+        self.inference = UnrollInference(self)
         self._initial_state = policy.get_initial_state(self.num_lanes)
         self._state = tf.nest.flatten(self._initial_state)
         self.trace_count = 0  # How often the unroll was traced.
@@ -54,19 +60,22 @@ class GraphUnroll:
         self._steps: list[_Step] = []  # Of the unroll, those that were not handed out; last first.
 
     def reset(self) -> ts.TimeStep:
-        """Resets all lanes and the policy's state; what is left of an unroll is forgotten."""
+        """Resets all lanes; what is left of an unroll is forgotten."""
         self._steps.clear()
-        self._state = tf.nest.flatten(self._initial_state)
         return self.env.reset()
 
-    def act(self, time_step: ts.TimeStep) -> protocol.Response:
+    def forget_policy_state(self) -> None:
+        """Has the policy of all lanes begin with a fresh state."""
+        self._state = tf.nest.flatten(self._initial_state)
+
+    def response(self, time_step: ts.TimeStep) -> protocol.Response:
         """The actions of the next step of the unroll; takes another one if it is at its end."""
         if not self._steps:
             self._steps = self._take(time_step)
         return self._steps[-1].response
 
     def step(self, action: Any) -> ts.TimeStep:
-        """The time step that the latest `act` led to."""
+        """The time step that the latest actions of the policy led to."""
         if not self._steps:
             return self.env.step(action)
         time_step = self._steps.pop().next_time_step
@@ -128,6 +137,19 @@ class GraphUnroll:
         packed = tf.nest.pack_sequence_as(self._initial_state, state)
         step = self.policy.action(time_step, packed)
         return tf.nest.flatten(step.state), (time_step, step.action, step.info, packed)
+
+
+class UnrollInference:
+    """The inference stream of a `GraphUnroll`."""
+
+    def __init__(self, unroll: GraphUnroll) -> None:
+        self._unroll = unroll
+        self.act = unroll.response
+        self.reset = unroll.forget_policy_state
+
+    @property
+    def policy(self) -> tf_policy.TFPolicy:
+        return self._unroll.policy
 
 
 class _Step(NamedTuple):

@@ -44,7 +44,7 @@ def greedy_policy(env, recurrent):
 def play(lanes, stream, steps):
     """The time steps and actions that stepping `lanes` with the actions of `stream` gives."""
     time_step = lanes.reset()
-    stream.reset() if stream is not lanes else None
+    stream.reset()
     seen = []
     for _ in range(steps):
         response = stream.act(time_step)
@@ -61,7 +61,7 @@ def test_an_unroll_takes_the_steps_that_single_calls_would_take(recurrent, lengt
     policy = greedy_policy(env, recurrent)
     one_by_one = play(env, streams.stream_for(policy, LANES, batched=True), 20)
     unroll = graph_unroll.GraphUnroll(make_env(), policy, length)
-    in_graph = play(unroll, unroll, 20)
+    in_graph = play(unroll, unroll.inference, 20)
     for expected, seen in zip(one_by_one, in_graph):
         tf.nest.assert_same_structure(expected[:2], seen[:2])
         for one, other in zip(tf.nest.flatten(expected), tf.nest.flatten(seen)):
@@ -98,7 +98,7 @@ def test_policy_info_and_state_begin_anew_with_each_episode():
     time_step = unroll.reset()
     counts = []
     for _ in range(12):
-        response = unroll.act(time_step)
+        response = unroll.inference.act(time_step)
         counts.append(response.policy_info["count"].tolist())
         assert (response.previous_state == response.policy_info["count"] - 1).all()
         time_step = unroll.step(response.action)
@@ -112,7 +112,7 @@ def test_a_changed_policy_takes_effect_in_the_next_unroll_without_tracing_again(
     time_step = unroll.reset()
     actions = []
     for _ in range(6):
-        response = unroll.act(time_step)
+        response = unroll.inference.act(time_step)
         policy.choice.assign(1)
         actions.append(int(response.action[0]))
         time_step = unroll.step(response.action)
@@ -129,7 +129,7 @@ def test_steps_of_others_go_to_the_environment_one_by_one():
     for action in ([1, 0, 1], [0, 0, 1]):
         time_step, expected = (one.step(np.array(action)) for one in (unroll, alone))
     np.testing.assert_array_equal(time_step.observation, expected.observation)
-    response = unroll.act(time_step)  # Goes on from there.
+    response = unroll.inference.act(time_step)  # Goes on from there.
     expected = alone.step(np.asarray(response.action))
     np.testing.assert_allclose(unroll.step(response.action).observation, expected.observation)
 
@@ -137,10 +137,11 @@ def test_steps_of_others_go_to_the_environment_one_by_one():
 def test_a_reset_forgets_the_rest_of_an_unroll():
     env = make_env()
     unroll = graph_unroll.GraphUnroll(env, Counted(env), 5)
-    unroll.step(unroll.act(unroll.reset()).action)
+    unroll.step(unroll.inference.act(unroll.reset()).action)
     time_step = unroll.reset()
+    unroll.inference.reset()
     assert time_step.step_type.tolist() == [0] * LANES
-    assert unroll.act(time_step).policy_info["count"].tolist() == [1] * LANES
+    assert unroll.inference.act(time_step).policy_info["count"].tolist() == [1] * LANES
 
 
 def test_what_is_not_finite_in_an_unroll_is_refused():
@@ -153,4 +154,4 @@ def test_what_is_not_finite_in_an_unroll_is_refused():
     time_step = unroll.reset()
     with pytest.raises(errors.NotFiniteError, match="'Broken': observation"):
         for _ in range(20):
-            time_step = unroll.step(unroll.act(time_step).action)
+            time_step = unroll.step(unroll.inference.act(time_step).action)
