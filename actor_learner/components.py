@@ -11,6 +11,17 @@ from actor_learner.environments import (
     suite_mujoco,
     suite_pybullet,
 )
+from actor_learner.environments.tensor import (
+    acrobot,
+    bricks,
+    cartpole,
+    crossing,
+    gathering,
+    memory_corridor,
+    mountain_car,
+    pendulum,
+)
+from actor_learner.environments.tensor import environment as tensor_environment
 from actor_learner.jobs import settings
 from actor_learner.learning import evaluation, learner, ppo_learner, triggers
 from actor_learner.parameters import reverb_variable_container
@@ -32,25 +43,33 @@ from actor_learner.runs import stored_versions, warm_start
 from actor_learner.support import tensorflow_threads, unsaved
 
 ROOMS = (
+    acrobot,
     actor,
     bc,
+    bricks,
     c51,
+    cartpole,
     cql_sac,
+    crossing,
     ddpg,
     dqn,
     evaluation,
     evaluation_settings,
     experiment,
+    gathering,
     gymnasium,
     impala,
     lane_replay,
     learner,
     log_limit,
     memory,
+    memory_corridor,
     mixed_replay,
+    mountain_car,
     observers,
     recorded_replay,
     parts,
+    pendulum,
     ppo,
     ppo_learner,
     prioritized_replay,
@@ -72,6 +91,7 @@ ROOMS = (
     suite_pybullet,
     tables,
     td3,
+    tensor_environment,
     tensorflow_threads,
     triggers,
     unroll_queue,

@@ -14,6 +14,7 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner import action_mask
+from actor_learner.acting import graph_unroll
 from actor_learner.acting import metrics as metrics_lib
 from actor_learner.environments import lanes as lanes_lib
 from actor_learner.inference import python as python_inference
@@ -67,7 +68,8 @@ class Actor:
         resumed run has reached it already, so that it is not repeated.
       seed: Seed of the random initial actions.
       group_steps_per_run: Stop a run after this many batched steps, each of which steps every lane
-        once, boundary steps included: what an unroll is made of.
+        once, boundary steps included: what an unroll is made of. In a `TensorEnvironment` and with
+        a TF policy these are one graph call.
       policy_version: Returns the version of the policy, for callers that know it as a plain number;
         by default the learner that raises `train_step` in this process, if there is one, or
         `train_step` itself is asked in every run.
@@ -108,9 +110,13 @@ class Actor:
                 "random steps have been taken"
             )
         self._env = env
-        self._lanes = lanes_lib.as_lanes(env)
         self._policy = policy
-        self._stream = streams.stream_for(policy, self._lanes.num_lanes, self._lanes.batched)
+        if group_steps_per_run and graph_unroll.fits(env, policy):
+            self._lanes = graph_unroll.GraphUnroll(env, policy, group_steps_per_run)
+            self._stream = self._lanes.inference
+        else:
+            self._lanes = lanes_lib.as_lanes(env)
+            self._stream = streams.stream_for(policy, self._lanes.num_lanes, self._lanes.batched)
         self._random_stream = None
         if initial_random_steps:
             self._random_stream = python_inference.RandomInference(

@@ -98,13 +98,14 @@ def sac(
         reward_scale,
         options,
     )
+    inner = getattr(agent, "inner", agent)  # Of continuous actions, the one that is scaled.
     return normalized_agent.normalized(
         algorithm.Algorithm(
             agent,
             n_step=n_step,
             gamma=gamma,
             priorities=td_errors.absolute_td_errors,
-            gauges={"alpha": lambda: math.exp(counters.read(agent._log_alpha))},
+            gauges={"alpha": lambda: math.exp(counters.read(inner._log_alpha))},
         ),
         "sac",
         normalize_observations=normalize_observations,

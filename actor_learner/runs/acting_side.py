@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from actor_learner import experiment as experiment_lib
 from actor_learner import plan as plan_lib
-from actor_learner.acting import actor
+from actor_learner.acting import actor, graph_unroll
 from actor_learner.agents import algorithm as algorithm_lib
 from actor_learner.replay.recording import experience_recorder
 from actor_learner.runs import step_watch
@@ -86,12 +86,15 @@ class ActingSide:
             self.statistics = self.metrics[0].statistics
             # Else the lines of metrics alone have these values.
             summarizes = configurable.is_bound("Actor.summary_interval")
+            group_steps = plan.group_steps
+            if group_steps is None and graph_unroll.fits(env, algorithm.agent.collect_policy):
+                group_steps = plan.steps_per_turn // plan.num_lanes
             self.actor = actor.Actor(
                 env,
                 algorithm.agent.collect_policy,
                 train_step,
-                steps_per_run=None if plan.group_steps else plan.collect_steps,
-                group_steps_per_run=plan.group_steps,
+                steps_per_run=None if group_steps else plan.collect_steps,
+                group_steps_per_run=group_steps,
                 observers=[*observers, *([] if transitions else [self._writer]), *watching],
                 transition_observers=[self._writer] if transitions else [],
                 metrics=self.metrics,
