@@ -12,8 +12,9 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 
 from actor_learner import config, frozen_config, import_path, run_directory
-from actor_learner.jobs import extra_jobs, host_address, names, rendezvous
 from actor_learner.jobs import job as job_lib
+from actor_learner.jobs import settings
+from actor_learner.jobs.presence import host_address, names, rendezvous
 from actor_learner.launch import forking, job_spec, local, restarts, run_jobs
 from actor_learner.messaging import keys as keys_lib
 from actor_learner.naming import connect
@@ -151,7 +152,7 @@ def _run(options: UpOptions, server: forking.ForkServer | None) -> int:
         paths = [*earlier.read_description().get("import_path", []), *paths]
     import_path.extend(paths)
     config.check(source)
-    jobs = extra_jobs.declared(source)
+    jobs = settings.declared(source)
     _check_tolerated(options.tolerate, jobs.extra)
     name = pathlib.Path(source.gin_files[-1]).stem
     run_dir = earlier or run_directory.RunDirectory.create(options.run_dir, name)

@@ -25,10 +25,10 @@ class Machine:
         directory.mkdir()
         self._outputs = directory.parent / f"output of {directory.name}"
         self._outputs.mkdir()
-        self._environment = {connect.ENVIRONMENT_VARIABLE: registry}
+        self.environment = {connect.ENVIRONMENT_VARIABLE: registry}
 
     def start(self, *command):
-        return Process(command, self.directory, self._environment, self._outputs)
+        return Process(command, self.directory, self.environment, self._outputs)
 
 
 class Process:
@@ -36,11 +36,11 @@ class Process:
 
     def __init__(self, command, directory, environment, outputs):
         self.name = command[0]
-        self._path = outputs / f"{len(list(outputs.iterdir()))}-{command[0]}"
-        is_module = command[0].startswith("actor_learner.")
+        self.path = outputs / f"{len(list(outputs.iterdir()))}-{command[0]}"
+        is_module = command[0].startswith(("actor_learner.", "tests."))
         program = command if is_module else ("actor_learner.cli", *command)
         self.process = forked.Popen(
-            *program, directory=directory, environment=environment, output=self._path
+            *program, directory=directory, environment=environment, output=self.path
         )
 
     @property
@@ -49,7 +49,7 @@ class Process:
 
     @property
     def said(self):
-        return self._path.read_text()
+        return self.path.read_text()
 
     def exit_code(self):
         """Waits for its end."""
