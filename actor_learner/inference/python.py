@@ -29,6 +29,7 @@ class PyPolicyInference:
         self._policy = policy
         self._num_lanes = num_lanes
         self._batched = batched
+        self._version, self._epoch = -1, 0
         self.reset()
 
     @property
@@ -37,6 +38,13 @@ class PyPolicyInference:
 
     def reset(self) -> None:
         self._state = self._policy.get_initial_state(self._num_lanes if self._batched else 1)
+
+    def refresh(
+        self, version: int | None = None, epoch: int = 0, *, certain: bool = False
+    ) -> None:
+        """Notes the version; what the policy acts with is its own affair."""
+        del certain
+        self._version, self._epoch = -1 if version is None else version, epoch
 
     def act(self, time_step: ts.TimeStep) -> protocol.Response:
         if not self._batched:
@@ -51,7 +59,8 @@ class PyPolicyInference:
         # Policies over TF graphs answer with tensors.
         to_array = np.asarray if self._batched else _with_lane
         action, info = tree.map_structure(to_array, (step.action, step.info))
-        return protocol.Response(action, info, previous_state)
+        name = type(self._policy).__name__
+        return protocol.Response(action, info, previous_state, name, self._version, self._epoch)
 
     def _reset_lanes(self, first: np.ndarray) -> None:
         initial = self._policy.get_initial_state(self._num_lanes)
@@ -93,9 +102,15 @@ class RandomInference:
     def reset(self) -> None:
         """Nothing to forget."""
 
+    def refresh(
+        self, version: int | None = None, epoch: int = 0, *, certain: bool = False
+    ) -> None:
+        """Nothing to take over: random actions have no version."""
+
     def act(self, time_step: ts.TimeStep) -> protocol.Response:
         del time_step
-        return protocol.Response(tree.map_structure(self._sample, self._action_spec), self._info)
+        action = tree.map_structure(self._sample, self._action_spec)
+        return protocol.Response(action, self._info, policy="random")
 
     def _sample(self, spec: array_spec.BoundedArraySpec) -> np.ndarray:
         shape = (self._num_lanes, *spec.shape)
