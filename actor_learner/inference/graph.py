@@ -56,9 +56,7 @@ class GraphInference:
     def reset(self) -> None:
         self._flat_state = self._traced.initial_state_leaves()
 
-    def refresh(
-        self, version: int | None = None, epoch: int = 0, *, certain: bool = False
-    ) -> None:
+    def refresh(self, version: int | None = None, epoch: int = 0, *, certain: bool = False) -> None:
         """Notes the version; the graph reads the variables themselves in every call."""
         del certain
         self._version, self._epoch = -1 if version is None else version, epoch

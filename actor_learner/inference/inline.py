@@ -22,9 +22,7 @@ class InlineInference:
     def reset(self, group: int) -> None:
         self._groups[group].reset()
 
-    def refresh(
-        self, version: int | None = None, epoch: int = 0, *, certain: bool = False
-    ) -> None:
+    def refresh(self, version: int | None = None, epoch: int = 0, *, certain: bool = False) -> None:
         for group in self._groups:
             group.refresh(version, epoch, certain=certain)
 

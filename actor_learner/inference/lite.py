@@ -83,9 +83,7 @@ class LiteInference:
     def reset(self) -> None:
         self._state = self._initial_state
 
-    def refresh(
-        self, version: int | None = None, epoch: int = 0, *, certain: bool = False
-    ) -> None:
+    def refresh(self, version: int | None = None, epoch: int = 0, *, certain: bool = False) -> None:
         """Takes over the variables' values if they have changed.
 
         Variables that are scalars or not trainable, such as the step of a schedule, are read in any

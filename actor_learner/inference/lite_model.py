@@ -15,8 +15,8 @@ from actor_learner.inference import lite_operations
 
 _CHATTER = re.compile(
     rb"tf_tfl_flatbuffer_helpers\.cc|flatbuffer_export\.cc|^Summary on the non-converted ops"
-    rb"|^-{10,}$|^ \* |^- \w+\.\w+: |^  \([\w<>]+: \d+"
-    rb"|^INFO: |^\s*$"
+    rb"|^-{10,}$|^ \* |^- \w+\.\w+: |^  \([\w<>]+: \d+|^INFO: |^\s*$"
+    rb"|^(loc\(|error: |<unknown>:)|^Some ops |^(Custom|Flex) ops: |^Details:|^\ttf\."
 )
 _converting = threading.Lock()
 
@@ -31,9 +31,7 @@ def converted(
     Raises:
       lite_operations.UnconvertibleError: If TFLite lacks an operation.
     """
-    converter = tf.compat.v1.lite.TFLiteConverter(
-        graph.as_graph_def(), list(inputs), list(outputs)
-    )
+    converter = tf.compat.v1.lite.TFLiteConverter(graph.as_graph_def(), list(inputs), list(outputs))
     try:
         with _quiet():
             model = converter.convert()
@@ -66,9 +64,9 @@ def input_indices(
 
 def _reason(error: Exception) -> str:
     text = str(error)
-    missing = re.search(r"TF Select ops: ([\w, ]+)", text)
-    if missing is not None:
-        return f"TFLite has nothing like {missing.group(1).strip()}"
+    missing = sorted(set(re.findall(r"'tf\.(\w+)' op is neither", text)))
+    if missing:
+        return f"TFLite has nothing like {', '.join(missing)}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return f"TFLite refuses it: {lines[0] if lines else type(error).__name__}"
 

@@ -57,9 +57,9 @@ class Weights:
           ShapeChangedError: If one has another shape than the model was made for.
         """
         for each in self._trained:
-            self._hand_over(each)
-        if self._witness is not None:
-            self._witnessed = counters.read(self._witness).tobytes()
+            value = self._hand_over(each)
+            if each.variable is self._witness:
+                self._witnessed = value.tobytes()
         self.read_others()
 
     def read_others(self) -> None:
@@ -73,8 +73,9 @@ class Weights:
             return False
         return counters.read(self._witness).tobytes() != self._witnessed
 
-    def _hand_over(self, each: WeightInput) -> None:
+    def _hand_over(self, each: WeightInput) -> np.ndarray:
         value = np.asarray(counters.read(each.variable))
         if value.shape != each.shape:
             raise ShapeChangedError(each.variable.name)
         self._set_tensor(each.index, value.T if each.transposed else value)
+        return value

@@ -58,9 +58,7 @@ class GroupInference(Protocol):
     def reset(self) -> None:
         """Forgets the policy state of all lanes; call it when the environment was reset."""
 
-    def refresh(
-        self, version: int | None = None, epoch: int = 0, *, certain: bool = False
-    ) -> None:
+    def refresh(self, version: int | None = None, epoch: int = 0, *, certain: bool = False) -> None:
         """Acts with the policy's variables as they are now; between steps only.
 
         Args:
@@ -96,9 +94,7 @@ class InferenceStream(Protocol):
     def reset(self, group: int) -> None:
         """Forgets the policy state of a group; call it when its environment was reset."""
 
-    def refresh(
-        self, version: int | None = None, epoch: int = 0, *, certain: bool = False
-    ) -> None:
+    def refresh(self, version: int | None = None, epoch: int = 0, *, certain: bool = False) -> None:
         """Acts with the policy's variables as they are now, from the next request on."""
 
     def request(self, group: int, time_step: ts.TimeStep) -> Ticket:

@@ -39,9 +39,7 @@ class PyPolicyInference:
     def reset(self) -> None:
         self._state = self._policy.get_initial_state(self._num_lanes if self._batched else 1)
 
-    def refresh(
-        self, version: int | None = None, epoch: int = 0, *, certain: bool = False
-    ) -> None:
+    def refresh(self, version: int | None = None, epoch: int = 0, *, certain: bool = False) -> None:
         """Notes the version; what the policy acts with is its own affair."""
         del certain
         self._version, self._epoch = -1 if version is None else version, epoch
@@ -102,9 +100,7 @@ class RandomInference:
     def reset(self) -> None:
         """Nothing to forget."""
 
-    def refresh(
-        self, version: int | None = None, epoch: int = 0, *, certain: bool = False
-    ) -> None:
+    def refresh(self, version: int | None = None, epoch: int = 0, *, certain: bool = False) -> None:
         """Nothing to take over: random actions have no version."""
 
     def act(self, time_step: ts.TimeStep) -> protocol.Response:

@@ -42,9 +42,7 @@ class ThreadedInference:
       name: Of the thread, for messages.
     """
 
-    def __init__(
-        self, groups: Sequence[protocol.GroupInference], name: str = "inference"
-    ) -> None:
+    def __init__(self, groups: Sequence[protocol.GroupInference], name: str = "inference") -> None:
         self._groups = tuple(groups)
         self._name = name
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
@@ -62,9 +60,7 @@ class ThreadedInference:
         with self._computing:
             self._groups[group].reset()
 
-    def refresh(
-        self, version: int | None = None, epoch: int = 0, *, certain: bool = False
-    ) -> None:
+    def refresh(self, version: int | None = None, epoch: int = 0, *, certain: bool = False) -> None:
         """Acts with the policy's variables as they are now.
 
         Requests that are under way may be answered by these or by those before; the answer says.

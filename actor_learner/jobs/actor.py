@@ -68,6 +68,7 @@ class ActorJob(worker.Worker):
             seed=seed,
             recording_dir=None if job.run_dir is None else job.run_dir.experience,
             policy_version=lambda: self._follower.version,
+            policy_epoch=lambda: self._follower.epoch,
         )
         self._closing.callback(self._close_acting)
         self._reports = reports.ReportSender(job, self._learner, self._acting, self._follower)

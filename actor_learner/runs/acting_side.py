@@ -39,6 +39,7 @@ class ActingSide:
         run directory.
       summary_dir: Where summaries of the metrics go; None writes none.
       policy_version: As of `Actor`: the version as a plain number, if the caller knows it.
+      policy_epoch: As of `Actor`: the incarnation of the learner whose version it is.
 
     Attributes:
       actor: Steps the environment.
@@ -64,6 +65,7 @@ class ActingSide:
         recording_dir: Any = None,
         summary_dir: str | None = None,
         policy_version: Callable[[], int] | None = None,
+        policy_epoch: Callable[[], int] | None = None,
     ) -> None:
         self._closing = contextlib.ExitStack()
         self._turns = 0
@@ -94,6 +96,7 @@ class ActingSide:
                 initial_random_steps=plan.initial_random_steps,
                 seed=seed,
                 policy_version=policy_version,
+                policy_epoch=policy_epoch,
             )
         except BaseException:
             self._closing.close()

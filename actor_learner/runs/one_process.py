@@ -288,6 +288,7 @@ class OneProcess:
             summary_dir=str(self._run.tensorboard),
             # A copy has a version of its own.
             policy_version=None if self._policy_copy else lambda: self.train_step,
+            policy_epoch=lambda: self._epoch.number,
         )
         self._closing.callback(self._acting.close)
         parts.publish(collect_metrics=self._acting.metrics)

@@ -6,13 +6,12 @@ import tensorflow as tf
 from tf_agents.agents.ddpg import actor_network, critic_network, ddpg_agent
 from tf_agents.agents.dqn import dqn_agent
 from tf_agents.networks import q_rnn_network
-from tf_agents.policies import py_tf_eager_policy
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
 from actor_learner.agents import algorithm, dqn
 from actor_learner.environments import gymnasium as gymnasium_environment
-from actor_learner.inference import graph, streams
+from actor_learner.inference import graph
 
 OBSERVATION = tensor_spec.BoundedTensorSpec([4], tf.float32, -1, 1)
 ACTION = tensor_spec.BoundedTensorSpec([], tf.int64, 0, 2)
@@ -169,11 +168,3 @@ def test_reset_forgets_the_state_of_all_lanes():
     assert any(np.any(s) for s in tf.nest.flatten(stream.act(step).previous_state))
     stream.reset()
     assert not any(np.any(s) for s in tf.nest.flatten(stream.act(step).previous_state))
-
-
-def test_an_eager_py_policy_is_compiled_instead():
-    agent = dqn.dqn(world()).agent
-    wrapped = py_tf_eager_policy.PyTFEagerPolicy(agent.policy, use_tf_function=True)
-    stream = streams.stream_for(wrapped, num_lanes=1, batched=False)
-    assert isinstance(stream, graph.GraphInference)
-    assert stream.policy is agent.policy
