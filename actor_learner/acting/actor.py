@@ -187,6 +187,11 @@ class Actor:
         return self._policy_version
 
     @property
+    def inference(self) -> str:
+        """How the policy is run: "lite", "graph", "python", "random", or a user's own class."""
+        return streams.kind_of(self._stream)
+
+    @property
     def steps_taken(self) -> int:
         """Environment steps of all complete runs of this actor; boundary steps do not count."""
         return self._steps_taken

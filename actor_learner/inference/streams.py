@@ -16,6 +16,13 @@ from actor_learner.support import errors, seeds
 
 AUTO, LITE, GRAPH = "auto", "lite", "graph"
 
+_KINDS = {
+    lite.LiteInference: LITE,
+    graph.GraphInference: GRAPH,
+    python.PyPolicyInference: "python",
+    python.RandomInference: "random",
+}
+
 _said: set[str] = set()
 _saying = threading.Lock()
 
@@ -70,6 +77,11 @@ def stream_for(
         f"{type(policy).__name__} is not a policy an actor can run: pass a tf_agents TFPolicy, a "
         "PyPolicy, or an object with act(time_step) and reset()"
     )
+
+
+def kind_of(stream: protocol.GroupInference) -> str:
+    """How a stream runs its policy, in one word; of a user's own, its class."""
+    return _KINDS.get(type(stream), type(stream).__name__)
 
 
 def _run_tf_policy(

@@ -142,8 +142,10 @@ class OneProcess:
         """Lines that say what was built."""
         agent = self._algorithm.agent
         weights = sum(int(np.prod(v.shape)) for v in agent.collect_policy.variables())
+        acting = self._acting
+        inference = "" if acting is None else f", inference: {acting.actor.inference}"
         return [
-            f"environment: {self._env_name()}, {self._plan.num_lanes} lanes",
+            f"environment: {self._env_name()}, {self._plan.num_lanes} lanes{inference}",
             f"agent: {self._algorithm.name}, {weights:,} policy weights, "
             f"{self._algorithm.n_step}-step returns",
             *self._server.describe().splitlines(),
