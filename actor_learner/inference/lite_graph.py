@@ -121,7 +121,8 @@ class _Rewriter(lite_operations.Builder):
         # As they are now: a variable may have been made for any size.
         self._shapes = {
             v.ref(): tuple(v.shape) if v.shape.is_fully_defined() else counters.read(v).shape
-            for v in self._source.variables
+            for variable in self._source.variables
+            for v in _parts(variable)
         }
         self._graph = tf.Graph()
 
@@ -140,7 +141,7 @@ class _Rewriter(lite_operations.Builder):
 
     def _captured(self) -> dict[Any, Any]:
         """Values of what the graph refers to from outside."""
-        variables = {id(v.handle): v for v in self._source.variables}
+        variables = {id(part.handle): part for v in self._source.variables for part in _parts(v)}
         values: dict[Any, Any] = {}
         for outer, inner in self._source.captures:
             if inner.dtype != tf.resource:
@@ -327,6 +328,15 @@ class _Foreign(NamedTuple):
     """Something captured that is neither a variable nor a value."""
 
     outer: Any
+
+
+def _parts(variable: tf.Variable) -> list[tf.Variable]:
+    """The variable itself, or of one that a strategy mirrors, its copies."""
+    try:
+        variable.handle  # noqa: B018 - raises where there are several.
+    except ValueError:
+        return list(variable.values)
+    return [variable]
 
 
 def _narrow(value: Any) -> Any:

@@ -77,7 +77,11 @@ def test_weights_that_change_while_the_train_step_stands_still_take_effect_too()
     env, actions = counting(), []
     agent = agent_for(env)
     ours = actor.Actor(
-        env, agent.policy, tf.Variable(0, dtype=tf.int64), steps_per_run=2, observers=[noting(actions)]
+        env,
+        agent.policy,
+        tf.Variable(0, dtype=tf.int64),
+        steps_per_run=2,
+        observers=[noting(actions)],
     )
     for preferred in (1, 0, 1):
         prefer(agent, preferred)

@@ -5,9 +5,13 @@ import threading
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from actor_learner.inference import inline, lite, protocol, threaded
+from actor_learner.acting import actor
+from actor_learner.environments import gymnasium as gymnasium_environment
+from actor_learner.inference import inline, lite, one_group, protocol, threaded
 from actor_learner.support import errors
+from tests import counting_environment
 from tests.inference import policies
 
 OBSERVATION = policies.OBSERVATIONS["vector"]
@@ -146,6 +150,30 @@ def test_closing_waits_for_the_thread_and_leaves_nobody_waiting(groups):
     with pytest.raises(errors.InferenceError, match="has been closed"):
         stream.request(0, "late")
     stream.close()
+
+
+def test_an_actor_with_one_group_acts_by_a_stream():
+    env = gymnasium_environment.GymnasiumEnvironment(
+        counting_environment.ENV_ID, 2, vectorization="sync", make_kwargs={"episode_lengths": (3,)}
+    )
+    group = Scripted()
+    group.may_answer.release(100)
+    act = group.act
+    group.act = lambda step: act(step)._replace(action=(step.step_type == 0).astype(np.int64))
+    stream = threaded.ThreadedInference([group])
+    seen = []
+    ours = actor.Actor(
+        env,
+        one_group.OneGroup(stream, timeout_seconds=30.0),
+        tf.Variable(6, dtype=tf.int64),
+        steps_per_run=8,
+        observers=[seen.append],
+    )
+    ours.run()
+    stream.close()
+    assert ours.inference == "OneGroup"
+    assert group.resets == 1 and group.refreshed == [(6, 0, False)]
+    assert [t.action[0] for t in seen] == [1, 0, 0, 0, 1]  # FIRST MID MID LAST FIRST
 
 
 def test_a_thread_and_the_caller_act_alike():
