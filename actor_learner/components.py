@@ -11,7 +11,7 @@ from actor_learner.environments import (
     suite_mujoco,
     suite_pybullet,
 )
-from actor_learner.jobs import extra_jobs
+from actor_learner.jobs import settings
 from actor_learner.learning import evaluation, learner, ppo_learner, triggers
 from actor_learner.parameters import reverb_variable_container
 from actor_learner.replay import observers, reverb_replay_buffer
@@ -41,7 +41,6 @@ ROOMS = (
     evaluation,
     evaluation_settings,
     experiment,
-    extra_jobs,
     gymnasium,
     impala,
     lane_replay,
@@ -65,6 +64,7 @@ ROOMS = (
     seeded_replay,
     sequence_replay,
     server,
+    settings,
     stored_versions,
     suite_atari,
     suite_gymnasium,

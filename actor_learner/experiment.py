@@ -110,7 +110,7 @@ class Experiment:
         reporting: run_settings.Reporting | None = None,
         staleness: run_settings.Staleness | None = None,
     ) -> None:
-        at_least = {
+        at_least: dict[str, tuple[float | None, float]] = {
             "environment_steps": (environment_steps, 1),
             "train_steps": (train_steps, 1),
             "initial_random_steps": (initial_random_steps, 0),
@@ -180,7 +180,7 @@ class Experiment:
             )
         self.environment = environment
         self.agent = agent
-        self.train_steps = train_steps
+        self.train_steps: Any = train_steps  # None in runs that collect.
         self.record = record
         self._replay = replay
         self.environment_steps = environment_steps
@@ -403,8 +403,9 @@ def _make(
             "Evaluation.environment is set"
         )
     # Not of a class itself: what a scope of gin makes of it (`@evaluation/...`) shows none.
-    is_class = inspect.isclass(environment)
-    parameters = inspect.signature(environment.__init__ if is_class else environment).parameters
+    called: Any = environment
+    signed = called.__init__ if inspect.isclass(called) else called
+    parameters = inspect.signature(signed).parameters
     accepted = {name: value for name, value in wanted.items() if name in parameters}
     env = environment(**accepted)
     lanes_lib.as_lanes(env)  # Raises, naming what is accepted, for anything else.

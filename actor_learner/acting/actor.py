@@ -155,6 +155,7 @@ class Actor:
         self._version_is_certain = policy_version is not None
         self._policy_version = int(counters.read(train_step))
         self._steps_taken = 0
+        self._time_step: ts.TimeStep
         self.reset()
 
     @property

@@ -88,7 +88,7 @@ class Evaluator:
         num_lanes = self._lanes.num_lanes
         returns = np.zeros(num_lanes)
         lengths = np.zeros(num_lanes, np.int64)
-        finished = [[] for _ in range(num_lanes)]
+        finished: list[list[tuple[float, int]]] = [[] for _ in range(num_lanes)]
         remaining = self._quota.copy()
         if on_step is not None:
             on_step()

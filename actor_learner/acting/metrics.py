@@ -9,12 +9,15 @@ from __future__ import annotations
 import collections
 import json
 from collections.abc import Iterable
+from typing import Any, Callable
 
 import numpy as np
 import tensorflow as tf
 from tf_agents.metrics import py_metric, py_metrics
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
+
+Reduction = Callable[[Any], Any]
 
 FIRST, LAST = int(ts.StepType.FIRST), int(ts.StepType.LAST)
 
@@ -33,8 +36,8 @@ class EpisodeStatistics(tf.train.experimental.PythonState):
             raise ValueError(f"buffer_size must be at least 1, got {buffer_size}")
         self._buffer_size = buffer_size
         self._seen: trajectory_lib.Trajectory | None = None
-        self._lane_returns: np.ndarray | None = None  # [lanes], of the running episodes
-        self._lane_lengths: np.ndarray | None = None
+        self._lane_returns = np.zeros(0)  # [lanes], of the running episodes
+        self._lane_lengths = np.zeros(0, np.int64)
         self.reset()
 
     def reset(self) -> None:
@@ -54,7 +57,7 @@ class EpisodeStatistics(tf.train.experimental.PythonState):
         self._seen = trajectory
         step_type = np.atleast_1d(trajectory.step_type)
         reward = np.atleast_1d(trajectory.reward)
-        if self._lane_returns is None or len(step_type) != len(self._lane_returns):
+        if len(step_type) != len(self._lane_returns):
             self._lane_returns = np.zeros(len(step_type), np.float64)
             self._lane_lengths = np.zeros(len(step_type), np.int64)
         boundary = step_type == LAST
@@ -154,7 +157,7 @@ class EnvironmentSteps(EpisodeMetric, py_metrics.EnvironmentSteps):
 class _WindowMetric(EpisodeMetric):
     """A metric of the latest episodes; 0 before the first one ends, as in TF-Agents."""
 
-    _reduce = staticmethod(np.mean)
+    _reduce: Reduction = staticmethod(np.mean)
 
     def _window(self) -> collections.deque:
         return self.statistics.returns
@@ -198,11 +201,11 @@ class MinReturn(_WindowMetric):
     """Smallest return among the latest episodes."""
 
     default_name = "MinReturn"
-    _reduce = staticmethod(np.min)
+    _reduce: Reduction = staticmethod(np.min)
 
 
 class MaxReturn(_WindowMetric):
     """Largest return among the latest episodes."""
 
     default_name = "MaxReturn"
-    _reduce = staticmethod(np.max)
+    _reduce: Reduction = staticmethod(np.max)

@@ -74,6 +74,7 @@ class LiteInference:
         self._initial_state = [state.numpy() for state in self._traced.initial_state_leaves()]
         self._state = self._initial_state
         self._name, self._version, self._epoch = policy.name, -1, 0
+        self._current: tuple[int, int] | None = None  # Version and epoch of the weights, if known.
         self._weights.read_all()
 
     @property
@@ -98,7 +99,7 @@ class LiteInference:
         """
         weights = self._weights
         try:
-            if version is None or version != self._version or epoch != self._epoch:
+            if version is None or self._current != (version, epoch):
                 weights.read_all()
             elif not certain and weights.have_changed():
                 weights.read_all()
@@ -107,6 +108,7 @@ class LiteInference:
         except lite_weights.ShapeChangedError:
             self._build(lite_graph.rewrite(self._traced))
             self._weights.read_all()
+        self._current = None if version is None else (version, epoch)
         self._version, self._epoch = -1 if version is None else version, epoch
 
     def act(self, time_step: ts.TimeStep) -> protocol.Response:

@@ -199,8 +199,8 @@ class Learner(tf.Module):
             save=self._save_after_failure,
         )
 
-        self._dataset = None
-        self._experience_iterator = None
+        self._dataset: Any = None
+        self._experience_iterator: Any = None
         if experience_dataset_fn:
             with self.strategy.scope():
                 self._dataset = self._distribute(experience_dataset_fn, experience_dataset_options)
@@ -300,7 +300,7 @@ class Learner(tf.Module):
             "the checkpoint", self._save_checkpoint, where=self._train_dir
         )
 
-    def _save_checkpoint(self) -> str:
+    def _save_checkpoint(self) -> str | None:
         with self._while_saving():
             return self._checkpointer.save(self.train_step)
 
@@ -441,7 +441,7 @@ class Learner(tf.Module):
 
     # Construction.
 
-    def _distribute(self, dataset_fn, options) -> Any:
+    def _distribute(self, dataset_fn: Callable[[], Any], options: Any) -> Any:
         def make(_: Any) -> Any:
             self._undistributed = dataset_fn()
             return tuning.without_tuning(self._undistributed)

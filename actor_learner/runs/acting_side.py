@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any, Callable
 
 import reverb
@@ -40,6 +41,7 @@ class ActingSide:
       summary_dir: Where summaries of the metrics go; None writes none.
       policy_version: As of `Actor`: the version as a plain number, if the caller knows it.
       policy_epoch: As of `Actor`: the incarnation of the learner whose version it is.
+      observers: Called with each step, before it is written.
 
     Attributes:
       actor: Steps the environment.
@@ -66,15 +68,16 @@ class ActingSide:
         summary_dir: str | None = None,
         policy_version: Callable[[], int] | None = None,
         policy_epoch: Callable[[], int] | None = None,
+        observers: Sequence[Callable[[Any], None]] = (),
     ) -> None:
         self._closing = contextlib.ExitStack()
         self._turns = 0
         self._recorder: experience_recorder.ExperienceRecorder | None = None
         self.watch = step_watch.StepWatch(experiment.sample_timeout_seconds)
         try:
-            observers: list[Any] = [self.watch]
+            watching: list[Any] = [self.watch]
             if experiment.record:
-                observers.append(self._open_recorder(recording_dir, algorithm, plan.num_lanes))
+                watching.append(self._open_recorder(recording_dir, algorithm, plan.num_lanes))
             self._writer = plan.stream.observer(
                 plan.experience, client, version=lambda: self.actor.policy_version
             )
@@ -88,7 +91,7 @@ class ActingSide:
                 train_step,
                 steps_per_run=None if plan.group_steps else plan.collect_steps,
                 group_steps_per_run=plan.group_steps,
-                observers=[*([] if transitions else [self._writer]), *observers],
+                observers=[*observers, *([] if transitions else [self._writer]), *watching],
                 transition_observers=[self._writer] if transitions else [],
                 metrics=self.metrics,
                 summary_dir=summary_dir,

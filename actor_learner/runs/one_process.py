@@ -81,6 +81,7 @@ class OneProcess:
         self._on_row = on_row
         self._stop = stop or threading.Event()
         self._closing = contextlib.ExitStack()
+        self._learning: learning_side.LearningSide
         self._closing.enter_context(parts.scope())
         try:
             self._build(seed)
@@ -201,7 +202,9 @@ class OneProcess:
                 ended=self._ended,
             )
             return
-        until = dict(environment_steps=experiment.environment_steps, ended=self._ended)
+        until: dict[str, Any] = dict(
+            environment_steps=experiment.environment_steps, ended=self._ended
+        )
         if self._policy_copy is None:
             turns.run(self._acting, self._learning, **until)
         else:
