@@ -13,7 +13,7 @@ ROOMS = (
     ("configuring",),
     # What rooms share, and what needs nothing but support: single files of the package.
     ("experience", "minibatches", "batch_notes", "parts", "config", "import_path"),
-    ("run_directory", "evaluation_settings", "run_settings", "frozen_config"),
+    ("run_directory", "evaluation_settings", "run_settings", "ray_settings", "frozen_config"),
     (
         "naming",
         "messaging",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -10,10 +11,10 @@ import secrets
 import sys
 from collections.abc import Collection, Mapping, Sequence
 
-from actor_learner import config, frozen_config, import_path, run_directory
+from actor_learner import config, frozen_config, import_path, ray_settings, run_directory
 from actor_learner.jobs import extra_jobs, host_address, names, rendezvous
 from actor_learner.jobs import job as job_lib
-from actor_learner.launch import job_spec, local, restarts, run_jobs
+from actor_learner.launch import job_spec, local, ray_driver, ray_supervisor, restarts, run_jobs
 from actor_learner.messaging import keys as keys_lib
 from actor_learner.naming import connect
 from actor_learner.reporting import log_limit, process_output
@@ -21,7 +22,8 @@ from actor_learner.runs import warm_start
 from actor_learner.support import errors
 
 JOB = "up"
-DEFAULT_RESOURCES = {"CPU": 1.0}
+DEFAULT_RESOURCES = {"CPU": ray_settings.DEFAULT_CPUS}
+_AUTO = "auto"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +39,8 @@ class UpOptions:
     seed: int | None = None
     registry: str | None = None
     launcher: str = "local"
-    address: str = "auto"
+    address: str = _AUTO
+    detach: bool = False
     max_restarts: int = restarts.RestartPolicy().most
     host: str | None = None
     replay_host: str | None = None
@@ -78,7 +81,19 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         "--launcher", choices=("local", "ray"), default="local", help="where jobs are started"
     )
     parser.add_argument(
-        "--address", default="auto", help="of the Ray cluster, for --launcher=ray (default: auto)"
+        "--address",
+        default=_AUTO,
+        help="of the Ray cluster, for --launcher=ray and --attach (default: auto)",
+    )
+    parser.add_argument(
+        "--detach",
+        action="store_true",
+        help="with --launcher=ray: leave the run to the cluster once it has begun",
+    )
+    parser.add_argument(
+        "--attach",
+        metavar="RUN",
+        help="show a run that was begun with --launcher=ray, to its end; Ctrl-C leaves it running",
     )
     parser.add_argument(
         "--max_restarts",
@@ -142,13 +157,23 @@ def run(options: UpOptions) -> int:
     import_path.extend(paths)
     config.check(source)
     jobs = extra_jobs.declared(source)
+    placing = ray_settings.declared(source, (*extra_jobs.OURS, *jobs.extra))
     _check_tolerated(options.tolerate, jobs.extra)
     name = pathlib.Path(source.gin_files[-1]).stem
     run_dir = earlier or run_directory.RunDirectory.create(options.run_dir, name)
-    with run_dir.locked():
+    run_name = names.run_name(str(run_dir.path.absolute()))
+    with contextlib.ExitStack() as held:
+        cluster = None
+        if options.launcher == "ray":
+            cluster = ray_driver.RayRun(
+                options.address, run_name, run_dir, runtime_env=placing.runtime_env
+            )
+            held.callback(cluster.close)
+            cluster.refuse_second()
+        lock = held.enter_context(contextlib.ExitStack())
+        lock.enter_context(run_dir.locked())
         seed = _describe(options, run_dir, name, source, paths)
         registry = _registry(options, run_dir)
-        run_name = names.run_name(str(run_dir.path.absolute()))
         host = options.host or _host(run_dir, registry, run_name)
         keys = _keys(options, run_dir, host)
         specs = make_specs(
@@ -158,7 +183,7 @@ def run(options: UpOptions) -> int:
             actors=options.actors,
             evaluators=options.evaluators,
             own=jobs.extra,
-            resources=jobs.resources,
+            resources=placing.resources,
             paths=paths,
             restart=restarts.RestartPolicy(most=options.max_restarts),
             replay_flags=_replay_flags(options),
@@ -179,25 +204,45 @@ def run(options: UpOptions) -> int:
                     file=output.terminal,
                     flush=True,
                 )
-            launcher = _launcher(options, run_dir)
-            try:
+            seconds = {
+                # The learner may wait for one evaluator, and the launcher for another.
+                "final_seconds": 2 * jobs.final_evaluation_seconds,
+                "no_actors_seconds": jobs.no_actors_seconds,
+                "silent_seconds": jobs.silent_seconds,
+                "stuck_seconds": jobs.stuck_seconds,
+            }
+            if cluster is None:
                 return run_jobs.run_jobs(
                     specs,
-                    launcher,
+                    local.LocalLauncher(),
                     run=run_name,
                     run_dir=run_dir,
                     registry=registry,
                     terminal=output.terminal,
                     host=host,
                     keys=keys,
-                    # The learner may wait for one evaluator, and the launcher for another.
-                    final_seconds=2 * jobs.final_evaluation_seconds,
-                    no_actors_seconds=jobs.no_actors_seconds,
-                    silent_seconds=jobs.silent_seconds,
-                    stuck_seconds=jobs.stuck_seconds,
+                    **seconds,
                 )
-            finally:
-                launcher.close()
+            cluster.begin(
+                ray_supervisor.RunPlan(
+                    run_name,
+                    str(run_dir.path.absolute()),
+                    specs,
+                    registry,
+                    placing,
+                    keys=keys.to_json(),
+                    host=options.host,
+                    files=frozen_config.contents(run_dir),
+                    files_from=str(run_dir.path.absolute()),
+                    program=sys.executable,
+                    seconds=seconds,
+                )
+            )
+            lock.close()  # The supervisor takes it.
+            if options.detach:
+                cluster.say_detached(output.terminal)
+                return run_jobs.OK
+            return cluster.follow(output.terminal, owner=True)
 
 
 def make_specs(
@@ -280,6 +325,8 @@ def make_specs(
 
 
 def _command(arguments: argparse.Namespace) -> int:
+    if arguments.attach is not None:
+        return _attach(arguments)
     return run(
         UpOptions(
             gin_files=tuple(arguments.gin_file),
@@ -292,6 +339,7 @@ def _command(arguments: argparse.Namespace) -> int:
             registry=arguments.registry,
             launcher=arguments.launcher,
             address=arguments.address,
+            detach=arguments.detach,
             max_restarts=arguments.max_restarts,
             host=arguments.host,
             replay_host=arguments.replay_host,
@@ -301,6 +349,25 @@ def _command(arguments: argparse.Namespace) -> int:
             tolerate=tuple(filter(None, arguments.tolerate.split(","))),
         )
     )
+
+
+def _attach(arguments: argparse.Namespace) -> int:
+    """Shows a run that is under way; no other flag is about it but its address."""
+    begins = {
+        "gin_file": arguments.gin_file,
+        "gin_param": arguments.gin_param,
+        "run_dir": arguments.run_dir,
+        "resume": arguments.resume,
+        "detach": arguments.detach,
+    }
+    for flag, value in begins.items():
+        if value:
+            raise errors.ConfigError(
+                f"--attach shows a run that is under way: leave out --{flag}, or begin a run with "
+                "--gin_file or --resume instead"
+            )
+    address = None if arguments.address == _AUTO else arguments.address
+    return ray_driver.attach(arguments.attach, address, sys.stderr)
 
 
 def _check(options: UpOptions) -> None:
@@ -319,9 +386,14 @@ def _check(options: UpOptions) -> None:
         raise errors.ConfigError(
             f"--replay_port must lie in 1 to {2**16 - 1}, got {options.replay_port}"
         )
-    if options.launcher == "local" and options.address != "auto":
+    if options.launcher == "local" and options.address != _AUTO:
         raise errors.ConfigError(
             f"--address={options.address} is that of a Ray cluster: add --launcher=ray"
+        )
+    if options.launcher == "local" and options.detach:
+        raise errors.ConfigError(
+            "--detach leaves a run to a Ray cluster: add --launcher=ray. On one machine, jobs end "
+            "with their `up`: keep it in tmux or nohup"
         )
     _given_registry(options)
 
@@ -411,16 +483,3 @@ def _given_registry(options: UpOptions) -> str | None:
 def _replay_flags(options: UpOptions) -> list[str]:
     given = {"host": options.replay_host, "port": options.replay_port}
     return [f"--{flag}={value}" for flag, value in given.items() if value is not None]
-
-
-def _launcher(options: UpOptions, run_dir: run_directory.RunDirectory) -> job_spec.Launcher:
-    if options.launcher == "local":
-        return local.LocalLauncher()
-    from actor_learner.launch import ray
-
-    return ray.RayLauncher(
-        options.address,
-        namespace=names.run_name(str(run_dir.path.absolute())),
-        files=frozen_config.contents(run_dir),
-        files_from=run_dir.path.absolute(),
-    )

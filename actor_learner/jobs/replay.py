@@ -9,6 +9,7 @@ from typing import Any
 from absl import logging
 
 from actor_learner import experiment as experiment_lib
+from actor_learner import ray_settings
 from actor_learner.environments import lanes
 from actor_learner.jobs import extra_jobs, replay_connection, worker
 from actor_learner.messaging import protocol
@@ -66,6 +67,7 @@ class ReplayJob(worker.Worker):
         for table in tables:
             table_checks.refuse_unfit(table, built.plan)
         self._table = built.plan.stream.table_name
+        ray_settings.Ray()  # For launchers, which do not load gin: here it counts as used.
         self._server = server.ReplayServer(
             [*tables, *extra_jobs.Jobs().tables],
             self._choose_port(),

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from typing import TextIO
+from typing import Callable, TextIO
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -31,7 +31,12 @@ class StopRequest:
 
 
 @contextlib.contextmanager
-def stop_on_signal(terminal: TextIO) -> Iterator[StopRequest]:
+def stop_on_signal(
+    terminal: TextIO,
+    *,
+    words: str = "saving; once more to exit without saving",
+    at_once: Callable[[int], None] | None = None,
+) -> Iterator[StopRequest]:
     """Turns the first SIGINT or SIGTERM into `request.event`, the second into an immediate exit.
 
     Python runs signal handlers in the main thread, between two bytecodes: not while TensorFlow
@@ -40,6 +45,8 @@ def stop_on_signal(terminal: TextIO) -> Iterator[StopRequest]:
 
     Args:
       terminal: Where the user is told what is going on.
+      words: What the first signal does.
+      at_once: Given the second signal, before the process ends; runs in a thread.
     """
     request = StopRequest()
     reading, writing = os.pipe()
@@ -54,10 +61,14 @@ def stop_on_signal(terminal: TextIO) -> Iterator[StopRequest]:
             if number not in _SIGNALS:
                 continue
             if request.event.is_set():
-                os._exit(128 + number)
+                try:
+                    if at_once is not None:
+                        at_once(number)
+                finally:
+                    os._exit(128 + number)
             request.signal_number = number
             request.event.set()
-            text = f"\n{signal.Signals(number).name}: saving; once more to exit without saving\n"
+            text = f"\n{signal.Signals(number).name}: {words}\n"
             with contextlib.suppress(OSError):  # A closed terminal keeps no run from saving.
                 os.write(terminal.fileno(), text.encode())
 

@@ -1,7 +1,6 @@
 """Jobs on a real Ray cluster of several nodes, all on the loopback address."""
 
 import pathlib
-import signal
 import subprocess
 import sys
 import types
@@ -10,58 +9,19 @@ import pytest
 
 from actor_learner import run_directory
 from actor_learner.jobs import controller, rendezvous, states
-from actor_learner.launch import job_spec, ray, ray_job
+from actor_learner.launch import job_spec, ray_cluster, ray_job
 from actor_learner.naming import files
 from actor_learner.support import errors
-from tests.launch import processes
+from tests.launch import processes, ray_cluster_of_tests
+from tests.launch.ray_cluster_of_tests import ROOT, add_node, launch
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEADLINE = 120.0
-# Ray's own way to use the loopback address only; its name tells where Ray does so by itself.
-LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A head that runs no jobs; tests add nodes."""
-    pytest.importorskip("ray")
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {**LOOPBACK, "PYTHONPATH": str(ROOT)}.items():
-            patch.setenv(name, value)
-        from ray import cluster_utils
-
-        made = cluster_utils.Cluster()
-        add_node(made, 0)
+    with ray_cluster_of_tests.running() as made:
         yield made
-        made.shutdown()
-
-
-def add_node(cluster, cpus, **resources):
-    """Adds a node, trying again where a busy machine takes longer than Ray itself waits."""
-    for attempts_left in (2, 1, 0):
-        try:
-            return cluster.add_node(
-                num_cpus=cpus,
-                node_ip_address="127.0.0.1",
-                include_dashboard=False,
-                resources=resources,
-            )
-        except Exception as error:  # Ray raises no type of its own.
-            if "timed out during startup" not in str(error) or not attempts_left:
-                raise
-
-
-def launch(cluster, run, *descriptions, cpus=1):
-    run.mkdir()
-    return subprocess.Popen(
-        [
-            *(sys.executable, "-m", "tests.launch.toy_ray_up"),
-            *(cluster.address, str(cpus), str(run), *descriptions),
-        ],
-        cwd=ROOT,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 def test_jobs_survive_their_node_and_the_run_completes(cluster, tmp_path):
@@ -93,7 +53,8 @@ def test_jobs_survive_their_node_and_the_run_completes(cluster, tmp_path):
     assert "training is complete" in said and "restarts 1" in said
     # What the jobs printed on their nodes has come here, from both of their lives.
     log = (run / "jobs" / "actor-0" / "log").read_text()
-    assert log.count("start of actor-0") == 2 and "actor-0: completed" in log
+    assert log.count("--- start of actor-0") == log.count("--- restart 1 of actor-0") == 1
+    assert "--- Ray has lost actor-0" in log and "actor-0: completed" in log
     assert processes.with_word(str(run)) == []
 
 
@@ -105,7 +66,9 @@ TRAINING = (
     "Evaluation.interval = 0",
     "Evaluation.episodes = 1",
     "dqn.fc_layer_params = (16,)",
-    "Jobs.resources = {'replay': {'home': 1}, 'learner': {'home': 1}, 'actor': {'acting': 1}}",
+    "Ray.resources = {'replay': {'num_cpus': 0, 'resources': {'home': 1}}, "
+    "'learner': {'num_cpus': 0, 'resources': {'home': 1}}, "
+    "'actor': {'num_cpus': 0, 'resources': {'acting': 1}}}",
 )
 
 
@@ -155,34 +118,6 @@ def test_a_real_training_is_completed_though_the_node_of_its_actor_dies(cluster,
     assert "training is complete" in output.read_text()
 
 
-def test_when_the_launcher_is_killed_its_jobs_on_the_cluster_end(cluster, tmp_path):
-    run = tmp_path / "orphaned"
-    launcher = launch(cluster, run, "actor-0 --grandchildren=1")
-    try:
-        pids = processes.lines_of(run / "actor-0.pids", 1)
-        pids += processes.lines_of(run / "actor-0.grandchildren", 1)
-    finally:
-        launcher.kill()
-        launcher.communicate(timeout=DEADLINE)
-    processes.wait_until_gone([int(pid) for pid in pids])
-
-
-def test_jobs_that_no_node_has_room_for_are_given_up_on_ctrl_c(cluster, tmp_path):
-    launcher = launch(cluster, tmp_path / "waiting", "actor-0", cpus=1_000)
-    said = []
-    try:
-        for line in launcher.stderr:
-            said.append(line)
-            if "actor-0 starting" in line:
-                launcher.send_signal(signal.SIGINT)
-                break
-        said += launcher.communicate(timeout=DEADLINE)[1]
-    finally:
-        launcher.kill()
-        launcher.wait(DEADLINE)
-    assert launcher.returncode == 130, "".join(said)
-
-
 def test_commands_name_this_nodes_python_and_the_copies_of_files(tmp_path):
     command = ["/home/python", "-m", "job", "--gin_file=/home/run/config.gin", "--run=/home/run"]
     found = ray_job.command_here(
@@ -200,7 +135,9 @@ def test_a_server_is_reached_by_the_address_of_its_node_unless_another_is_given(
     monkeypatch, given, started
 ):
     util = types.SimpleNamespace(get_node_ip_address=lambda: "10.0.0.9")
-    monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(util=util))
+    context = types.SimpleNamespace(get_assigned_resources=lambda: {"CPU": 1.0})
+    module = types.SimpleNamespace(util=util, get_runtime_context=lambda: context)
+    monkeypatch.setitem(sys.modules, "ray", module)
     seen = []
     monkeypatch.setattr(ray_job.local, "start", lambda spec, *_, **__: seen.append(spec))
     spec = job_spec.JobSpec("replay", 0, ["job", *given])
@@ -208,7 +145,46 @@ def test_a_server_is_reached_by_the_address_of_its_node_unless_another_is_given(
     assert seen[0].command == ["job", started]
 
 
+def test_modules_of_a_runtime_env_are_found_behind_those_of_the_launcher():
+    given = {"PYTHONPATH": "/ours", "A": "1"}
+    assert ray_job.environment_here(given, {"PYTHONPATH": "/shipped", "B": "2"}) == {
+        "PYTHONPATH": "/ours:/shipped", "A": "1"
+    }  # fmt: skip
+
+
 def test_without_ray_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(errors.MissingExtraError, match=r"actor-learner\[ray\]"):
-        ray.RayLauncher("auto", namespace="run")
+        ray_cluster.connect("auto", namespace="run")
+
+
+@pytest.mark.parametrize(
+    "address, words",
+    [
+        ("127.0.0.1:9", "no Ray cluster at --address=127.0.0.1:9: .*refused.*ray start --head"),
+        ("auto", "no Ray cluster at --address=auto: Could not find any running Ray instance"),
+        ("ray://head:10001", "Ray's client .* is not supported"),
+        ("head", "must be 'auto', .* or HOST:PORT"),
+    ],
+)
+def test_a_cluster_that_is_missing_is_named(monkeypatch, tmp_path, address, words):
+    pytest.importorskip("ray")
+    from ray._private import services
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(services, "find_gcs_addresses", set)  # Of other tests' clusters.
+    with pytest.raises(errors.ConfigError, match=words):
+        ray_cluster.connect(address, namespace="run")
+
+
+@pytest.mark.parametrize(
+    "runtime_env, words",
+    [
+        ({"env_var": {}}, "unknown field 'env_var': did you mean 'env_vars'"),
+        ({"env_vars": {"A": 1}}, "Ray.runtime_env is refused by Ray"),
+    ],
+)
+def test_a_wrong_runtime_env_is_refused(runtime_env, words):
+    pytest.importorskip("ray")
+    with pytest.raises(errors.ConfigError, match=words):
+        ray_cluster.connect("auto", namespace="run", runtime_env=runtime_env)
