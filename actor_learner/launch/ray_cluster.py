@@ -31,8 +31,8 @@ def connect(address: str, *, namespace: str, runtime_env: Mapping[str, Any] | No
       errors.ConfigError: If there is no cluster, or `runtime_env` is wrong.
     """
     ray = extras.require("ray", "ray")
-    _check_address(address)
     _check_runtime_env(ray, runtime_env or {})
+    _check_address(address)
     try:
         ray.init(
             address=address,
@@ -81,7 +81,7 @@ def first_line(error: BaseException) -> str:
 def _check_address(address: str) -> None:
     given = address
     if address == AUTO:
-        given = os.environ.get("RAY_ADDRESS") or AUTO
+        given = os.environ.get("RAY_ADDRESS") or _own_cluster()
     if given == AUTO:
         return
     host, _, port = given.rpartition(":")
@@ -96,6 +96,22 @@ def _check_address(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise errors.ConfigError(_no_cluster(given, error)) from error
+
+
+def _own_cluster() -> str:
+    """The address that Ray has noted for this machine, be it of a cluster that has ended.
+
+    Raises:
+      errors.ConfigError: If it has noted none.
+    """
+    from ray._private import services
+
+    find = getattr(services, "canonicalize_bootstrap_address_or_die", None)
+    try:
+        # Not of Ray's public interface: a version without it looks for itself, and takes longer.
+        return AUTO if find is None else str(find(AUTO))
+    except ConnectionError as error:
+        raise errors.ConfigError(_no_cluster(AUTO, first_line(error))) from error
 
 
 def _no_cluster(address: str, why: object) -> str:

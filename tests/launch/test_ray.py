@@ -13,7 +13,7 @@ from actor_learner.launch import job_spec, ray_cluster, ray_job
 from actor_learner.naming import files
 from actor_learner.support import errors
 from tests.launch import processes, ray_cluster_of_tests
-from tests.launch.ray_cluster_of_tests import ROOT, add_node, launch
+from tests.launch.ray_cluster_of_tests import ROOT, add_node, attach, launch
 
 DEADLINE = 120.0
 
@@ -73,7 +73,7 @@ TRAINING = (
 
 
 @pytest.mark.timeout(400)
-def test_a_real_training_is_completed_though_the_node_of_its_actor_dies(cluster, tmp_path):
+def test_a_real_training_survives_its_driver_and_the_node_of_its_actor(cluster, tmp_path):
     registry, run = tmp_path / "registry", tmp_path / "real"
     nodes = [add_node(cluster, 0, home=2), add_node(cluster, 0, acting=1)]
     command = [
@@ -83,6 +83,7 @@ def test_a_real_training_is_completed_though_the_node_of_its_actor_dies(cluster,
         *(f"--run_dir={run}", "--evaluators=0", "--seed=2"),
     ]
     output = tmp_path / "said"
+    viewer = None
     with open(output, "w") as file:
         launcher = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT)
     try:
@@ -101,13 +102,21 @@ def test_a_real_training_is_completed_though_the_node_of_its_actor_dies(cluster,
         watching.send(states.RESUME, kind="learner", timeout=DEADLINE)
         cluster.remove_node(nodes.pop(1), allow_graceful=False)
         processes.wait_until_gone([before.pid])
+        # The run is the cluster's: it does not end with the command that has begun it.
+        launcher.kill()
+        launcher.wait(DEADLINE)
         steps = watching.worker("learner").details["environment_steps"]
-        assert launcher.wait(2 * DEADLINE) == 0, output.read_text()
+        viewer = attach(run)
+        seen = viewer.communicate(timeout=2 * DEADLINE)[1]
+        assert viewer.returncode == 0, seen
         after = watching.worker("actor")
         learner = watching.worker("learner")
     finally:
         launcher.kill()
         launcher.wait(DEADLINE)
+        if viewer is not None:
+            viewer.kill()
+            viewer.wait(DEADLINE)
         for node in nodes:
             cluster.remove_node(node, allow_graceful=False)
     assert address.startswith("127.0.0.1:")  # That of its node, which Ray knows.
@@ -115,7 +124,7 @@ def test_a_real_training_is_completed_though_the_node_of_its_actor_dies(cluster,
     assert after.incarnation != before.incarnation and after.steps > 0
     assert steps < 15_000 <= learner.details["environment_steps"]
     assert (run / "policies" / "greedy_policy" / "saved_model.pb").exists()
-    assert "training is complete" in output.read_text()
+    assert "training is complete" in seen and f"completed: {run}" in seen
 
 
 def test_commands_name_this_nodes_python_and_the_copies_of_files(tmp_path):
@@ -162,19 +171,36 @@ def test_without_ray_the_extra_is_named(monkeypatch):
     "address, words",
     [
         ("127.0.0.1:9", "no Ray cluster at --address=127.0.0.1:9: .*refused.*ray start --head"),
-        ("auto", "no Ray cluster at --address=auto: Could not find any running Ray instance"),
         ("ray://head:10001", "Ray's client .* is not supported"),
         ("head", "must be 'auto', .* or HOST:PORT"),
     ],
 )
-def test_a_cluster_that_is_missing_is_named(monkeypatch, tmp_path, address, words):
+def test_a_cluster_that_is_missing_is_named(monkeypatch, address, words):
+    pytest.importorskip("ray")
+    with pytest.raises(errors.ConfigError, match=words):
+        ray_cluster.connect(address, namespace="run")
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(errors.ConfigError, match=words):
+        ray_cluster.connect("auto", namespace="run")
+
+
+def test_a_machine_that_belongs_to_no_cluster_or_to_one_that_has_ended_is_told_so(monkeypatch):
     pytest.importorskip("ray")
     from ray._private import services
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(services, "find_gcs_addresses", set)  # Of other tests' clusters.
-    with pytest.raises(errors.ConfigError, match=words):
-        ray_cluster.connect(address, namespace="run")
+    resolve = "canonicalize_bootstrap_address_or_die"
+
+    def nothing(address):
+        raise ConnectionError("Could not find any running Ray instance.")
+
+    monkeypatch.setattr(services, resolve, nothing)
+    with pytest.raises(errors.ConfigError, match="--address=auto: Could not find any running"):
+        ray_cluster.connect("auto", namespace="run")
+    # Ray itself would try for minutes.
+    monkeypatch.setattr(services, resolve, lambda address: "127.0.0.1:9")
+    with pytest.raises(errors.ConfigError, match="no Ray cluster at --address=127.0.0.1:9"):
+        ray_cluster.connect("auto", namespace="run")
 
 
 @pytest.mark.parametrize(
