@@ -69,7 +69,8 @@ class RayProcess:
         self._code: int | None = None
         self._kill_by: float | None = None
         self._asked_at = self._heard_at = time.monotonic()
-        self._pending = actor.report.remote()
+        self._received = 0  # Bytes of its log.
+        self._pending = actor.report.remote(self._received)
 
     def poll(self) -> int | None:
         if self._code is not None:
@@ -122,7 +123,7 @@ class RayProcess:
         silent = now - self._heard_at
         self.note = f"its node is not reached: {ray_cluster.first_line(error)}"
         if silent <= _LOST_SECONDS:
-            self._pending = self._actor.report.remote()
+            self._pending = self._actor.report.remote(self._received)
             return
         self._append(f"--- the node of {self._spec.name} was silent for {silent:.0f} s\n".encode())
         self._give_up(_DIED)
@@ -147,10 +148,11 @@ class RayProcess:
         if not self.incarnation:
             self._placement.found_room()
         self._append(report.log)
+        self._received += len(report.log)
         self.note = f"on {report.host}"
         self.incarnation = report.incarnation
         if report.exit_code is None:
-            self._pending = self._actor.report.remote()
+            self._pending = self._actor.report.remote(self._received)
             return
         self._code = report.exit_code
         self._actor.clean_up.remote()

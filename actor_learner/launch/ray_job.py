@@ -30,7 +30,7 @@ class Report:
       incarnation: What the job's status carries.
       exit_code: As `job_spec.Process.poll`; None while it runs.
       host: Where it runs.
-      log: What it has printed since the last report.
+      log: What it has printed besides what has come before.
     """
 
     incarnation: str
@@ -78,17 +78,19 @@ class RayJob:
         given = ray_cluster.amounts_in_words(ray.get_runtime_context().get_assigned_resources())
         with open(self._log, "a", encoding="utf-8") as log:
             log.write(f"--- on {socket.gethostname()}, with {given}\n")
-        self._reported = 0
         # Ray kills the children of its workers when they end.
         self._process = local.start(here, restarts, self._log, detached=True)
 
-    def report(self) -> Report:
-        """How the job is doing. Does not wait."""
+    def report(self, received: int) -> Report:
+        """How the job is doing. Does not wait.
+
+        Args:
+          received: How many bytes of its log have come so far; those that follow come now.
+        """
         code = self._process.poll()
         with open(self._log, "rb") as file:
-            file.seek(self._reported)
+            file.seek(received)
             log = file.read(_MOST_LOG_BYTES)
-        self._reported += len(log)
         if len(log) == _MOST_LOG_BYTES:
             code = None  # Its end is reported with the end of its log.
         return Report(self._process.incarnation, code, socket.gethostname(), log)

@@ -12,15 +12,15 @@ from actor_learner.jobs import controller, rendezvous, states
 from actor_learner.launch import job_spec, ray_cluster, ray_job
 from actor_learner.naming import files
 from actor_learner.support import errors
-from tests.launch import processes, ray_cluster_of_tests
-from tests.launch.ray_cluster_of_tests import ROOT, add_node, attach, launch
+from tests.launch import processes, toy_cluster
+from tests.launch.toy_cluster import ROOT, add_node, attach, launch
 
 DEADLINE = 120.0
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    with ray_cluster_of_tests.running() as made:
+    with toy_cluster.running() as made:
         yield made
 
 
@@ -125,6 +125,42 @@ def test_a_real_training_survives_its_driver_and_the_node_of_its_actor(cluster, 
     assert steps < 15_000 <= learner.details["environment_steps"]
     assert (run / "policies" / "greedy_policy" / "saved_model.pb").exists()
     assert "training is complete" in seen and f"completed: {run}" in seen
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_real_training_survives_its_supervisor(cluster, tmp_path):
+    registry, run = tmp_path / "registry", tmp_path / "supervised"
+    nodes = [add_node(cluster, 0, home=2, acting=1)]
+    command = [
+        *(sys.executable, "-m", "actor_learner.cli", "up", "--gin_file=dqn_cartpole"),
+        *(f"--gin_param={binding}" for binding in TRAINING),
+        "--gin_param=Learner.checkpoint_interval = 500",
+        *("--launcher=ray", f"--address={cluster.address}", f"--registry={registry}"),
+        *(f"--run_dir={run}", "--evaluators=0", "--seed=2", "--detach"),
+    ]
+    viewer = None
+    try:
+        subprocess.run(command, cwd=ROOT, check=True, timeout=DEADLINE)
+        keys = rendezvous.keys_of(run_directory.RunDirectory(run))
+        watching = controller.Controller(files.FileRegistry(registry), "supervised", keys=keys)
+        saved = run / "train" / "checkpoints"
+        processes.wait_until(lambda: list(saved.glob("ckpt-*.index")), "it has saved")
+        before = watching.worker("learner")
+        viewer = attach(run)
+        toy_cluster.supervisor_of(run).kill()
+        seen = viewer.communicate(timeout=3 * DEADLINE)[1]
+        after = watching.worker("learner")
+    finally:
+        if viewer is not None:
+            viewer.kill()
+            viewer.wait(DEADLINE)
+        for node in nodes:
+            cluster.remove_node(node, allow_graceful=False)
+    assert viewer.returncode == 0, seen
+    assert "the supervisor was lost with its process or node" in seen
+    assert after.incarnation != before.incarnation
+    assert after.details["environment_steps"] == 15_000
 
 
 def test_commands_name_this_nodes_python_and_the_copies_of_files(tmp_path):

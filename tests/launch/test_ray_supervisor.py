@@ -3,20 +3,19 @@
 import os
 import signal
 
-import psutil
 import pytest
 
 from actor_learner.jobs import controller, states
 from actor_learner.naming import files
-from tests.launch import processes, ray_cluster_of_tests
-from tests.launch.ray_cluster_of_tests import add_node, attach, launch
+from tests.launch import processes, toy_cluster
+from tests.launch.toy_cluster import add_node, attach, launch
 
 DEADLINE = processes.DEADLINE
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    with ray_cluster_of_tests.running() as made:
+    with toy_cluster.running() as made:
         add_node(made, 2, gpus=1, memory=10**9, toys=4)
         yield made
 
@@ -90,7 +89,7 @@ def test_a_run_is_left_to_the_cluster_scaled_there_and_ended_by_a_controller(
     # With one toy each, so that there is room for a third.
     launcher = launch(
         cluster, run, "actor-0 --tell=COLOUR", "learner-0", detach=True,
-        resources={"CPU": 0.5, "memory": 10**8, "toys": 1},
+        resources={"CPU": 0.5, "GPU": 0.25, "memory": 10**8, "toys": 1},
         runtime_env={"env_vars": {"COLOUR": "green"}},
     )  # fmt: skip
     kill(launcher)
@@ -100,7 +99,7 @@ def test_a_run_is_left_to_the_cluster_scaled_there_and_ended_by_a_controller(
     watching.wait_for(states.RUNNING, ["actor-0", "learner-0"], timeout=DEADLINE)
     assert processes.lines_of(run / "actor-0.told", 1) == ["green"]
     log = run / "jobs" / "actor-0" / "log"
-    asked = "with 0.5 CPU, 0.1 GB of memory, 1 'toys'"
+    asked = "with 0.5 CPU, 0.25 GPU, 0.1 GB of memory, 1 'toys'"
     processes.wait_until(lambda: asked in log.read_text(), "Ray has given what was asked for")
     from actor_learner import cli
 
@@ -161,14 +160,6 @@ def test_without_a_group_each_job_waits_for_itself_until_ctrl_c(cluster, tmp_pat
     assert launcher.returncode == 130, said
 
 
-def head_process(cluster, name):
-    (found,) = [
-        process.process.pid
-        for process in cluster.head_node.all_processes[name]
-    ]  # fmt: skip
-    return found
-
-
 def test_a_supervisor_and_a_job_that_are_killed_come_back(cluster, tmp_path, kill):
     run = tmp_path / "killed"
     launcher = launch(cluster, run, "actor-0", "learner-0")
@@ -177,7 +168,7 @@ def test_a_supervisor_and_a_job_that_are_killed_come_back(cluster, tmp_path, kil
     watching = controller_of(run)
     before = watching.wait_for(states.RUNNING, both, timeout=DEADLINE)
     # The control service of the cluster is away for a while: nothing ends for that.
-    service = head_process(cluster, "gcs_server")
+    (service,) = [p.process.pid for p in cluster.head_node.all_processes["gcs_server"]]
     os.kill(service, signal.SIGSTOP)
     try:
         os.kill(before["actor-0"].pid, signal.SIGKILL)
@@ -187,13 +178,7 @@ def test_a_supervisor_and_a_job_that_are_killed_come_back(cluster, tmp_path, kil
     processes.lines_of(run / "actor-0.pids", 2)
     after = watching.wait_for(states.RUNNING, both, timeout=DEADLINE)
     assert after["learner-0"].pid == before["learner-0"].pid
-    (supervisor,) = [
-        process
-        for process in psutil.process_iter(["cmdline"])
-        if process.info["cmdline"] and process.info["cmdline"][0].startswith("ray::RaySupervisor")
-        and str(run) in "".join(file.path for file in process.open_files())
-    ]  # fmt: skip
-    supervisor.kill()
+    toy_cluster.supervisor_of(run).kill()
     said += said_until(launcher, "the supervisor was lost with its process or node")
     processes.lines_of(run / "learner-0.pids", 2)
     processes.wait_until_gone([after[job].pid for job in both])

@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 
+import psutil
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -68,3 +69,14 @@ def attach(run, *flags):
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def supervisor_of(run):
+    """The process of a run's supervisor, which writes to the run's directory."""
+    (found,) = [
+        process
+        for process in psutil.process_iter(["name", "cmdline"])
+        if (process.info["cmdline"] or [""])[0].startswith("ray::RaySupervisor")
+        and any(str(run) in file.path for file in process.open_files())
+    ]
+    return found
