@@ -145,7 +145,8 @@ def test_a_request_that_the_cluster_cannot_meet_is_explained_and_given_up(cluste
         " They ask for 2 CPU, 4 GPU, 8 GB of memory in all, one of them for 1 CPU, 2 GPU, 4 GB of "
         "memory on its node. After 10 s, the cluster has 2 nodes with 2 CPU, 1 GPU, "
     ) in said
-    assert "no node had room for actor-0" in said and "(Ray.wait_seconds)" in said
+    # Whichever gives up first.
+    assert "no node had room for" in said and "within 12 s (Ray.wait_seconds)" in said
 
 
 def test_without_a_group_each_job_waits_for_itself_until_ctrl_c(cluster, tmp_path, kill):
