@@ -12,9 +12,18 @@ from collections.abc import Collection, Mapping, Sequence
 
 from actor_learner import config, frozen_config, import_path, ray_settings, run_directory
 from actor_learner.commands import up_options
-from actor_learner.jobs import extra_jobs, host_address, names, rendezvous
 from actor_learner.jobs import job as job_lib
-from actor_learner.launch import job_spec, local, ray_driver, ray_supervisor, restarts, run_jobs
+from actor_learner.jobs import settings
+from actor_learner.jobs.presence import host_address, names, rendezvous
+from actor_learner.launch import (
+    forking,
+    job_spec,
+    local,
+    ray_driver,
+    ray_supervisor,
+    restarts,
+    run_jobs,
+)
 from actor_learner.messaging import keys as keys_lib
 from actor_learner.naming import connect
 from actor_learner.reporting import log_limit, process_output
@@ -64,6 +73,15 @@ def run(options: up_options.UpOptions) -> int:
       errors.ActorLearnerError: For what goes wrong before any job is started.
     """
     up_options.check(options)
+    with contextlib.ExitStack() as closing:
+        server = None
+        if options.launcher == "local":
+            # First of all: it takes as long as everything else does until jobs are started.
+            server = closing.enter_context(contextlib.closing(forking.ForkServer()))
+        return _run(options, server)
+
+
+def _run(options: up_options.UpOptions, server: forking.ForkServer | None) -> int:
     earlier = run_directory.RunDirectory.existing(options.resume) if options.resume else None
     source = _source(options, earlier)
     paths = import_path.of(source)
@@ -71,8 +89,8 @@ def run(options: up_options.UpOptions) -> int:
         paths = [*earlier.read_description().get("import_path", []), *paths]
     import_path.extend(paths)
     config.check(source)
-    jobs = extra_jobs.declared(source)
-    placing = ray_settings.declared(source, (*extra_jobs.OURS, *jobs.extra))
+    jobs = settings.declared(source)
+    placing = ray_settings.declared(source, (*settings.OURS, *jobs.extra))
     _check_tolerated(options.tolerate, jobs.extra)
     name = pathlib.Path(source.gin_files[-1]).stem
     run_dir = earlier or run_directory.RunDirectory.create(options.run_dir, name)
@@ -129,7 +147,7 @@ def run(options: up_options.UpOptions) -> int:
             if cluster is None:
                 return run_jobs.run_jobs(
                     specs,
-                    local.LocalLauncher(),
+                    local.LocalLauncher(server),
                     run=run_name,
                     run_dir=run_dir,
                     registry=registry,
@@ -206,7 +224,7 @@ def make_specs(
     environment = {
         "PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), *paths])),
         connect.ENVIRONMENT_VARIABLE: registry,  # Its password is not for `ps` and logs.
-        "PYTHONUNBUFFERED": "1",  # What a killed job printed last is what one wants to read.
+        **forking.ENVIRONMENT,
         **({} if keys is None else {keys_lib.VARIABLE: keys.to_json()}),
     }
     needed = {} if resources is None else resources

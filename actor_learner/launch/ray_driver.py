@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from absl import logging
 
 from actor_learner import run_directory
-from actor_learner.jobs import names
+from actor_learner.jobs.presence import names
 from actor_learner.launch import (
     ray_cluster,
     ray_supervisor,

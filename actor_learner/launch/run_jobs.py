@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, TextIO
 
 from actor_learner import run_directory
 from actor_learner.jobs import controller as controller_lib
-from actor_learner.jobs import extra_jobs, states
 from actor_learner.jobs import job as job_lib
-from actor_learner.jobs import names as names_lib
+from actor_learner.jobs import settings, states
+from actor_learner.jobs.presence import names as names_lib
 from actor_learner.launch import job_spec, launcher_wire, status_reader, supervisor, view
 from actor_learner.launch import scaling as scaling_lib
 from actor_learner.messaging import keys as keys_lib
@@ -41,7 +41,7 @@ def run_jobs(
     run_dir: run_directory.RunDirectory,
     registry: str,
     terminal: TextIO,
-    **settings: Any,
+    **more: Any,
 ) -> int:
     """Runs jobs to the end of their run, and tells the user about it on `terminal`.
 
@@ -52,7 +52,7 @@ def run_jobs(
       run_dir: Takes the logs.
       registry: URL of the registry that the jobs use.
       terminal: Where the user looks.
-      **settings: Others that `supervise` has.
+      **more: Settings that `supervise` has.
 
     Returns:
       0: the run is complete. 1: a job has failed for good, or no actor is left. 2: its
@@ -65,7 +65,7 @@ def run_jobs(
     ):
         shown = view.make_view(terminal, run)
         ending = supervise(
-            specs, launcher, shown, stop, run=run, run_dir=run_dir, names=names, **settings
+            specs, launcher, shown, stop, run=run, run_dir=run_dir, names=names, **more
         )
     return tell(ending, terminal)
 
@@ -89,9 +89,9 @@ def supervise(
     host: str = "localhost",
     keys: keys_lib.RunKeys | None = None,
     final_seconds: float = supervisor.FINAL_SECONDS,
-    no_actors_seconds: float = extra_jobs.NO_ACTORS_SECONDS,
-    silent_seconds: float = extra_jobs.SILENT_SECONDS,
-    stuck_seconds: float = extra_jobs.STUCK_SECONDS,
+    no_actors_seconds: float = settings.NO_ACTORS_SECONDS,
+    silent_seconds: float = settings.SILENT_SECONDS,
+    stuck_seconds: float = settings.STUCK_SECONDS,
 ) -> Ending:
     """Runs jobs to the end of their run, in a process that has a terminal or in one that has none.
 

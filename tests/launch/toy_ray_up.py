@@ -9,7 +9,7 @@ import pathlib
 import sys
 
 from actor_learner import ray_settings, run_directory
-from actor_learner.jobs import names
+from actor_learner.jobs.presence import names
 from actor_learner.launch import ray_driver, ray_supervisor
 from tests.launch import toy_up
 
