@@ -161,7 +161,7 @@ def test_a_real_training_survives_its_supervisor(cluster, tmp_path):
     assert viewer.returncode == 0, seen
     assert "the supervisor was lost with its process or node" in seen
     assert after.incarnation != before.incarnation
-    assert after.details["environment_steps"] == 15_000
+    assert after.details["environment_steps"] >= 15_000
 
 
 def test_commands_name_this_nodes_python_and_the_copies_of_files(tmp_path):
