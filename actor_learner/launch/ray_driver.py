@@ -99,9 +99,10 @@ class RayRun:
         """
         from ray.util import scheduling_strategies
 
-        run_ending.forget(self._run_dir)
+        run_dir = run_directory.RunDirectory(plan.run_dir)
+        run_ending.forget(run_dir)
         here = self._ray.get_runtime_context()
-        _note_address(self._run_dir, here.gcs_address)
+        _note_address(run_dir, here.gcs_address)
         # Beside whoever starts it, where the run directory is; elsewhere if this node is lost.
         strategy = scheduling_strategies.NodeAffinitySchedulingStrategy(
             here.get_node_id(), soft=True
@@ -265,8 +266,8 @@ def attach(run: str, address: str | None, terminal: TextIO) -> int:
       errors.ConfigError: If there is no such run, or no cluster.
       errors.JobError: If nobody runs it, and it has not ended either.
     """
-    run_dir = run_directory.RunDirectory(run)
-    if not run_dir.path.is_dir():
+    run_dir: run_directory.RunDirectory | None = run_directory.RunDirectory(run)
+    if not pathlib.Path(run).is_dir():
         if pathlib.PurePath(run).name != run:
             raise errors.ConfigError(f"--attach={run}: there is no such run directory")
         run_dir = None
