@@ -40,7 +40,8 @@ class ActingSide:
         run directory.
       summary_dir: Where summaries of the metrics go; None writes none.
       policy_version: As of `Actor`: the version as a plain number, if the caller knows it.
-      observers: Called with each step, before it is written.
+      transition_observers: Called with each `(time_step, policy_step, next_time_step)` before it
+        is written.
 
     Attributes:
       actor: Steps the environment.
@@ -66,16 +67,16 @@ class ActingSide:
         recording_dir: Any = None,
         summary_dir: str | None = None,
         policy_version: Callable[[], int] | None = None,
-        observers: Sequence[Callable[[Any], None]] = (),
+        transition_observers: Sequence[Callable[[Any], None]] = (),
     ) -> None:
         self._closing = contextlib.ExitStack()
         self._turns = 0
         self._recorder: experience_recorder.ExperienceRecorder | None = None
         self.watch = step_watch.StepWatch(experiment.sample_timeout_seconds)
         try:
-            watching: list[Any] = [self.watch]
+            observers: list[Any] = [self.watch]
             if experiment.record:
-                watching.append(self._open_recorder(recording_dir, algorithm, plan.num_lanes))
+                observers.append(self._open_recorder(recording_dir, algorithm, plan.num_lanes))
             self._writer = plan.stream.observer(
                 plan.experience, client, version=lambda: self.actor.policy_version
             )
@@ -89,8 +90,11 @@ class ActingSide:
                 train_step,
                 steps_per_run=None if plan.group_steps else plan.collect_steps,
                 group_steps_per_run=plan.group_steps,
-                observers=[*observers, *([] if transitions else [self._writer]), *watching],
-                transition_observers=[self._writer] if transitions else [],
+                observers=[*([] if transitions else [self._writer]), *observers],
+                transition_observers=[
+                    *transition_observers,
+                    *([self._writer] if transitions else []),
+                ],
                 metrics=self.metrics,
                 summary_dir=summary_dir,
                 environment_step=environment_step,
