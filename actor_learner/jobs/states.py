@@ -67,9 +67,7 @@ def check_command(command: str) -> None:
       errors.JobError: Lists the commands.
     """
     if command not in COMMANDS:
-        raise errors.JobError(
-            f"'{command}' is not a command; the commands are {', '.join(COMMANDS)}"
-        )
+        raise errors.JobError(f"'{command}' is not a command: use {', '.join(COMMANDS)}")
 
 
 def suitable(command: str) -> tuple[str, ...]:
