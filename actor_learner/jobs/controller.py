@@ -270,7 +270,7 @@ class Controller:
         waits = {name: peer.ask() for name, peer in met.items()}
         began = time.monotonic()
         looked_again = False
-        for name in sorted(waits, key=waits.get):
+        for name in sorted(waits, key=waits.__getitem__):
             peer = met[name]
             if peer.take(began + min(waits[name], _ANSWER_SECONDS) - time.monotonic()):
                 continue
@@ -339,12 +339,14 @@ class Controller:
         peer = self._connections.get(entries.name)
         if peer is None or peer.lease != entries.lease:
             why = self._connections.refusal(entries.name)  # Else its wire is not open yet.
-            return known if why is None else dataclasses.replace(known, message=why)
+            return (
+                known if known is None or why is None else dataclasses.replace(known, message=why)
+            )
         silent = peer.silent_seconds
-        if not silent:
+        if not silent and peer.status is not None:
             self._said[entries.name] = peer.status
             return peer.status
-        return dataclasses.replace(known, silent_seconds=silent, steps_per_second=None)
+        return known and dataclasses.replace(known, silent_seconds=silent, steps_per_second=None)
 
     def _who(self, kind: str | None, index: int | None) -> str:
         if kind is None:

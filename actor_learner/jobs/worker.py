@@ -100,6 +100,6 @@ class Worker(abc.ABC):
           The final state, `completed`.
 
         Raises:
-          Whatever this worker raised, after it was closed.
+          Exception: Whatever this worker raised, after it was closed.
         """
         return life_cycle.LifeCycle(job, lambda: self).run()

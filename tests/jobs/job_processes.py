@@ -1,13 +1,12 @@
 """Jobs as processes of a test: started, watched, waited for; each in a directory of its own."""
 
-import os
 import pathlib
 import subprocess
-import sys
 import time
 
 from actor_learner.jobs import controller, states
 from actor_learner.naming import connect
+from tests import forked
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEADLINE = 240.0
@@ -26,14 +25,7 @@ class Machine:
         directory.mkdir()
         self._outputs = directory.parent / f"output of {directory.name}"
         self._outputs.mkdir()
-        self.environment = {
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "TF_CPP_MIN_LOG_LEVEL": "3",
-        }
-        self.environment.pop(connect.ENVIRONMENT_VARIABLE, None)
-        if registry is not None:
-            self.environment[connect.ENVIRONMENT_VARIABLE] = registry
+        self.environment = {connect.ENVIRONMENT_VARIABLE: registry}
 
     def start(self, *command):
         return Process(command, self.directory, self.environment, self._outputs)
@@ -47,14 +39,9 @@ class Process:
         self.path = outputs / f"{len(list(outputs.iterdir()))}-{command[0]}"
         is_module = command[0].startswith(("actor_learner.", "tests."))
         program = command if is_module else ("actor_learner.cli", *command)
-        with open(self.path, "w") as file:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", *map(str, program)],
-                cwd=directory,
-                env=environment,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-            )
+        self.process = forked.Popen(
+            *program, directory=directory, environment=environment, output=self.path
+        )
 
     @property
     def pid(self):

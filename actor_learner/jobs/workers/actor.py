@@ -59,7 +59,6 @@ class ActorJob(worker.Worker):
         self._learner = peer.Peer(job, "learner", timeout_seconds=self._patience_seconds)
         self._closing.callback(self._learner.close)
         self._follower = follower.Follower(self._learner, self._model.published_variables())
-        self._wait_for_first_policy()
         self._journal = step_journal.StepJournal(job.directory, job.incarnation)
         self._acting = acting_side.ActingSide(
             experiment,
@@ -72,9 +71,11 @@ class ActorJob(worker.Worker):
             seed=seed,
             recording_dir=None if job.run_dir is None else job.run_dir.experience,
             policy_version=lambda: self._follower.version,
+            policy_epoch=lambda: self._follower.epoch,
             transition_observers=[self._journal],
         )
         self._closing.callback(self._close_acting)
+        self._wait_for_first_policy()  # Not sooner: the learner takes longer to be built.
         self._reports = reports.ReportSender(
             job, self._learner, self._acting, self._follower, self._journal.earlier
         )
