@@ -13,7 +13,7 @@ from actor_learner.reporting import jsonl
 from tests.jobs import job_processes
 
 TURN = 64
-DEADLINE = 300.0
+DEADLINE = 500.0
 CONFIGURATION = """
 import tests.jobs.logged_environment
 include 'dqn_cartpole.gin'

@@ -21,8 +21,7 @@ from actor_learner.support import errors, fault_points, reverb_calls, seeds
 KIND = "actor"
 _WAIT_SECONDS = 0.2
 _OUTAGE_SECONDS = 1.0
-_LAST_REPORT_SECONDS = 60.0  # A learner that dies now is started again by then.
-_LAST_REPORT_STOPPING_SECONDS = 10.0
+_LAST_REPORT_SECONDS = 10.0
 _GONE_SECONDS = 3.0
 _LAST_ITEMS_SECONDS = 5.0
 _FRESH_POLICY_SECONDS = 0.25
@@ -153,10 +152,13 @@ class ActorJob(worker.Worker):
 
     def _report_at_the_end(self) -> None:
         """Reports the last turns; does not wait for a learner that is gone."""
-        if not self.job.stopping.is_set():
-            self._reports.finish(_LAST_REPORT_SECONDS)
-        elif self._follower.silent_seconds < _GONE_SECONDS:
-            self._reports.finish(_LAST_REPORT_STOPPING_SECONDS)
+        news = self._follower.news
+        if self.job.stopping.is_set() and self._follower.silent_seconds > _GONE_SECONDS:
+            return
+        # A learner that dies now is restarted, and must still learn of the last turns. After a
+        # failure this actor has a successor that tells it.
+        is_done = news is not None and news.done and not self.job.stopping.is_set()
+        self._reports.finish(self._patience_seconds if is_done else _LAST_REPORT_SECONDS)
 
     def _take_turn(self) -> None:
         before = self._acting.steps_taken
