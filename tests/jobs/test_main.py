@@ -201,7 +201,7 @@ def test_the_users_jobs_and_resources_are_read_without_importing_anything():
         ("Jobs.extra = {'My Job': @X}", "cannot be the kind of a job"),
         ("Jobs.final_evaluation_seconds = -1", "number, at least 0; got -1"),
         ("Jobs.final_evaluation_seconds = None", "number, at least 0; got None"),
-        ("Jobs.final_evaluation_seconds = %seconds", "written out as a number"),
+        ("Jobs.final_evaluation_seconds = %seconds", "a literal number"),
         ("Jobs.silent_seconds = 'long'", "Jobs.silent_seconds must be a literal number"),
         ("Jobs.stuck_seconds = -1", "Jobs.stuck_seconds must"),
         ("Jobs.no_actors_seconds = True", "Jobs.no_actors_seconds must"),

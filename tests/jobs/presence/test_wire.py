@@ -146,7 +146,7 @@ def test_jobs_with_the_same_keys_reach_each_other_and_others_are_told_why_not(sp
     ):
         asking.connect("actor", timeout=DEADLINE)
     asking.keys = keys.RunKeys.generate()
-    with pytest.raises(errors.ConfigError, match="has other keys: give every process of"):
+    with pytest.raises(errors.ConfigError, match="has other keys: set ACTOR_LEARNER_KEYS"):
         asking.connect("actor", timeout=DEADLINE)
     asking.keys = shared
     with asking.connect("actor", timeout=DEADLINE) as client:
