@@ -33,6 +33,7 @@ Learner.checkpoint_interval = 50
 Learner.triggers = [@StopWhenFileExists()]
 StopWhenFileExists.path = '{enough}'
 Reporting.seconds = 0.2
+Jobs.final_evaluation_seconds = 20
 dqn.fc_layer_params = (4,)
 LaneReplay.rows_per_item = 1
 """
