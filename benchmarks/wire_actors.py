@@ -26,7 +26,7 @@ _EPISODES = 20
 
 
 class WireActor:
-    """One actor's end of the wire; talks as `jobs.follower` and `jobs.reports` do.
+    """One actor's end of the wire; talks as `follower` and `reports` of `jobs.exchange` do.
 
     Args:
       address: Of the learner's wire.

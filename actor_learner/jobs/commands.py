@@ -1,4 +1,4 @@
-"""What jobs and controllers say to each other over the wire, and the commands that wait."""
+"""Names the requests of controllers to jobs, and queues commands until a worker obeys them."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from actor_learner.jobs import states
 from actor_learner.messaging import protocol
 
 STATUS = "status"
-"""The request that every job answers at once, even during a poll, with its `status.Status`."""
+"""A request that every job answers at once, even during a poll, with its `status.Status`."""
 
 COMMAND = "command"
-"""The request to obey one of `states.COMMANDS`, answered when it is obeyed, between two polls."""
+"""A request to obey one of `states.COMMANDS`, answered when it is obeyed, between two polls."""
 
 PING = "ping"
-"""The request for a sign of life, answered at once."""
+"""A request for a sign of life, answered at once."""
 
 UNUSED_BINDINGS = "unused_bindings"
-"""The request for the bindings that a job has not used; the answer holds None before it knows."""
+"""A request for the bindings that a job has not used; answered with None before it knows them."""
 
 _MAX_WAITING = 1_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Reply:
-    """What a worker answered.
+    """The answer of a worker.
 
     Attributes:
       state: The worker's, after the command.
       error: Why it refused; None if it obeyed.
-      poll_seconds: How long its present poll has lasted.
+      poll_seconds: How long its current poll has lasted.
     """
 
     state: str
@@ -51,11 +51,11 @@ class _Waiting(NamedTuple):
 
 
 class Commands:
-    """Keeps commands from the wire's thread until the worker's own thread obeys them.
+    """Queues commands from the wire's thread until the worker's own thread obeys them.
 
     Args:
-      who: Whose they are, for messages.
-      on_command: Called, in the wire's thread, with each command that has come.
+      who: The worker, for messages.
+      on_command: Called in the wire's thread with each command that arrives.
     """
 
     def __init__(self, who: str, on_command: Callable[[str], None]) -> None:
@@ -69,13 +69,15 @@ class Commands:
         """Handles a request of kind `COMMAND`, in the wire's thread."""
         command, seconds = request.body.get("command"), request.body.get("seconds")
         if not isinstance(command, str) or not isinstance(seconds, (int, float)):
-            request.refuse("a command has a name, 'command', and 'seconds' to wait for its answer")
+            request.refuse(
+                "a command needs a name, 'command', and 'seconds' to wait for its answer"
+            )
             return
         states.check_command(command)
         with self._lock:
             over = self._last_state
             if over is None and len(self._waiting) >= _MAX_WAITING:
-                request.refuse(f"{_MAX_WAITING:,} commands wait for {self._who} already")
+                request.refuse(f"{_MAX_WAITING:,} commands are already waiting for {self._who}")
                 return
             if over is None:
                 self._waiting.append(_Waiting(request, command, time.monotonic(), seconds))
@@ -85,7 +87,7 @@ class Commands:
         self._on_command(command)
 
     def next(self) -> tuple[protocol.Request, str] | None:
-        """The next command whose sender still waits; None if there is none."""
+        """Returns the next command whose sender is still waiting; None if there is none."""
         while True:
             with self._lock:
                 if not self._waiting:
@@ -95,13 +97,13 @@ class Commands:
             if age <= waiting.seconds:
                 return waiting.request, waiting.command
             logging.warning(
-                "'%s' came %.1f s ago and nobody waits for the answer any more: not obeyed",
+                "'%s' arrived %.1f s ago and its sender no longer waits for an answer: not obeyed",
                 waiting.command,
                 age,
             )
 
     def end(self, state: Callable[[], str]) -> None:
-        """Answers all that wait and all that will come: the worker obeys no longer, it is ending.
+        """Answers all waiting and future commands: the worker is ending and obeys none of them.
 
         Args:
           state: The worker's state, for the answers.
@@ -114,7 +116,7 @@ class Commands:
             self._answer_late(waiting.request, waiting.command, state())
 
     def _answer_late(self, request: protocol.Request, command: str, state: str) -> None:
-        """An exit is what happens anyway; all else comes too late."""
+        """Answers an `exit`, since the worker is ending anyway; refuses everything else."""
         if command == states.EXIT:
             request.answer({"state": state})
         else:

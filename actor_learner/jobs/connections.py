@@ -1,4 +1,4 @@
-"""Connections from one process to the wires of a run's jobs, kept and reused."""
+"""Keeps the connections of a controller to the wires of a run's jobs."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from actor_learner.support import errors
 STATUS_SECONDS = 2.0
 """How long a job may take to tell its status before it counts as silent."""
 
-_KNOWN_SILENT_SECONDS = 0.05  # How long one that was silent before is waited for.
+_KNOWN_SILENT_SECONDS = 0.05  # How long to wait for a job that was silent before.
 
 
-class Peer:
-    """One job, and what it has said last.
+class Connection:
+    """The connection to one job, and its latest status.
 
     Attributes:
       lease: The process it is.
       client: Connected to its wire.
-      status: What it has said last; None before it has said anything.
+      status: The latest; None before the first.
     """
 
     def __init__(self, lease: lease_entry.LeaseEntry, client: client_lib.Client) -> None:
@@ -42,11 +42,11 @@ class Peer:
 
     @property
     def silent_seconds(self) -> float:
-        """How long it has not answered; 0 if it has answered the last question."""
+        """How long it has not answered; 0 if it has answered the last request."""
         return 0.0 if self._asked_at is None else time.monotonic() - self._asked_at
 
     def ask(self) -> float:
-        """Asks for its status, unless an answer is still awaited; returns how long to wait."""
+        """Asks for its status, unless an answer is still due; returns how long to wait for it."""
         was_silent = self.silent_seconds > STATUS_SECONDS
         if self._answer is None:
             if self._asked_at is None:
@@ -55,63 +55,63 @@ class Peer:
         return _KNOWN_SILENT_SECONDS if was_silent else STATUS_SECONDS
 
     def take(self, timeout: float) -> bool:
-        """Waits up to `timeout` seconds for the answer; whether it has come."""
+        """Waits up to `timeout` seconds for the answer; returns whether it has come."""
         if self._answer is None:
             return self._asked_at is None
         try:
             message = self._answer.result(max(0.0, timeout))
             status = status_lib.Status.from_json(message.body.get(commands.STATUS))
         except errors.ActorLearnerError:
-            # No answer, or a strange one: the next question may have one. First of all, since
-            # `NoAnswerError` is a `TimeoutError`, as that of futures is on Python 3.11.
+            # No answer, or a strange one: ask again next time. Caught first, since `NoAnswerError`
+            # is a `TimeoutError`, as that of futures is on Python 3.11.
             self._answer = None
             return False
         except futures.TimeoutError:
             return False
         self._answer = None
         if status.incarnation != self.lease.incarnation:
-            return False  # Another process, on a port that this one had.
+            return False  # Another process, on the port that this one had.
         self.status, self._asked_at = status, None
         return True
 
 
-class Peers:
-    """All jobs that this process has talked to. Any thread may use it.
+class Connections:
+    """The connections to all jobs that this process has met. Any thread may use it.
 
     Args:
-      who: What to call this end, e.g. `control`.
-      keys: Of the run; None for none.
+      who: Name of this end, e.g. `control`.
+      keys: Of the run; None if its wires demand none.
     """
 
     def __init__(self, who: str, keys: keys_lib.RunKeys | None) -> None:
         self._who = who
         self._keys = keys
-        self._peers: dict[str, Peer] = {}
+        self._connections: dict[str, Connection] = {}
         self._refusals: dict[str, str] = {}
         self._lock = threading.Lock()
         self._context = zmq.Context()  # Shared: one of its own for each would cost threads.
         self._closed = False
 
-    def get(self, name: str) -> Peer | None:
-        """The job of this name, if `meet` has met it."""
+    def get(self, name: str) -> Connection | None:
+        """Returns the connection to a job; None if `meet` has not met it."""
         with self._lock:
-            return self._peers.get(name)
+            return self._connections.get(name)
 
-    def meet(self, leases: Mapping[str, lease_entry.LeaseEntry]) -> dict[str, Peer]:
-        """Connects to jobs that are new or have moved, and forgets those that are gone.
+    def meet(self, leases: Mapping[str, lease_entry.LeaseEntry]) -> dict[str, Connection]:
+        """Connects to jobs that are new or have moved, and disconnects from those that are gone.
 
         Args:
-          leases: Of all jobs that are there and have a wire, by their names.
+          leases: Of all jobs that have a wire, by the jobs' names.
 
         Returns:
-          Those jobs, except for those that demand other keys than ours: see `refusal`.
+          The connections, without jobs that demand other keys than ours: see `refusal`.
         """
         with self._lock:
             if self._closed:
                 raise errors.JobError(f"the connections of {self._who} are closed")
             self._refusals = {}
             for name, lease in leases.items():
-                known = self._peers.get(name)
+                known = self._connections.get(name)
                 if known is not None and known.lease == lease:
                     continue
                 if known is not None:
@@ -124,12 +124,12 @@ class Peers:
                 client = client_lib.Client(
                     lease.wire, who=self._who, keys=self._keys, context=self._context
                 )
-                self._peers[name] = Peer(lease, client)
-            self._forget(set(self._peers).difference(leases))
-            return dict(self._peers)
+                self._connections[name] = Connection(lease, client)
+            self._forget(set(self._connections).difference(leases))
+            return dict(self._connections)
 
     def refusal(self, name: str) -> str | None:
-        """Why we cannot connect to a job: it demands other keys. None if we can."""
+        """Returns why a job was not connected to (it demands other keys); None if it was."""
         with self._lock:
             return self._refusals.get(name)
 
@@ -138,14 +138,14 @@ class Peers:
         with self._lock:
             if not self._closed:
                 self._closed = True
-                self._forget(list(self._peers))
+                self._forget(list(self._connections))
                 self._context.destroy(linger=0)
 
     def _forget(self, names: Collection[str]) -> None:
         for name in names:
-            self._peers.pop(name).client.close()
+            self._connections.pop(name).client.close()
 
-    def __enter__(self) -> Peers:
+    def __enter__(self) -> Connections:
         return self
 
     def __exit__(self, *exception: Any) -> None:

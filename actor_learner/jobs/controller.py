@@ -1,4 +1,4 @@
-"""Sees all workers of a run and tells them what to do, from anywhere that reaches their wires."""
+"""Shows all workers of a run and commands them, from anywhere that reaches their wires."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from actor_learner.messaging import messages, protocol
 from actor_learner.naming import registry
 from actor_learner.support import errors
 
-_LOOK_SECONDS = 0.1  # Between two looks of a wait for a state.
-_LEASE_SECONDS = 1.0  # Between two looks whether those that do not answer are still there.
-_ANSWER_SECONDS = 0.3  # One that has not answered by then may have ended: the registry knows.
+_LOOK_SECONDS = 0.1  # Between two checks while waiting for a state.
+_LEASE_SECONDS = 1.0  # Between two checks whether silent workers are still there.
+_ANSWER_SECONDS = 0.3  # A worker that has not answered by then may have ended: ask the registry.
 
 
 class Controller:
@@ -37,7 +37,7 @@ class Controller:
       names: The registry.
       run: Name of the run.
       keys: Of the run; None if its wires demand none.
-      who: What to call this end to the workers.
+      who: Name of this end, for the workers.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Controller:
         self._names = names
         self._run = run
         self._entries = job_entries.JobEntriesReader(names, run)
-        self._peers = connections.Peers(who, keys)
+        self._connections = connections.Connections(who, keys)
         self._said: dict[str, status_lib.Status] = {}
         self._unused: dict[str, dict[str, str]] = {}
         self._lock = threading.Lock()
@@ -63,15 +63,15 @@ class Controller:
         self.close()
 
     def close(self) -> None:
-        """Ends its connections, not the registry; safe to call twice."""
-        self._peers.close()
+        """Ends its connections; the registry stays open. Safe to call twice."""
+        self._connections.close()
 
     def workers(self, kind: str | None = None) -> list[status_lib.Status]:
-        """The status of every worker that has ever shown itself, by kind and index.
+        """Returns the status of every worker that the run has had, by kind and index.
 
-        All that are there are asked at once, for two seconds at most. One that does not answer is
-        shown as it was last seen, with `silent_seconds`; one that ended without a word, or has been
-        silent for so long that its lease has run out, as `lost`.
+        All living ones are asked at the same time, for at most two seconds. A worker that does not
+        answer is shown as it was last seen, with `silent_seconds`; one whose lease has run out, as
+        `lost`.
         """
         with self._lock:
             found = self._ask_all()
@@ -82,10 +82,10 @@ class Controller:
         )
 
     def worker(self, kind: str, index: int = 0) -> status_lib.Status:
-        """The status of one worker.
+        """Returns the status of one worker.
 
         Raises:
-          errors.JobError: If it has never shown itself; says which ones have.
+          errors.JobError: If the run has never had it; lists those it has had.
         """
         everyone = self.workers()
         for status in everyone:
@@ -93,25 +93,25 @@ class Controller:
                 return status
         there = ", ".join(status.name for status in everyone) or "none"
         raise errors.JobError(
-            f"run {self._run} has no worker {names.job(kind, index)}; it has {there}. Is it "
+            f"run {self._run} has no worker {names.job(kind, index)}; it has {there}. Was it "
             "started, with this run and registry?"
         )
 
     def failures(self) -> dict[str, status_lib.Failure]:
-        """What ended each worker that has failed, by its name."""
+        """Returns the error of each worker that has failed, by the worker's name."""
         return {s.name: s.failure for s in self.workers() if s.failure is not None}
 
     def unused_bindings(self, workers: Collection[str]) -> list[str] | None:
-        """What none of `workers` has used of the configuration; None before all have said so.
+        """Returns the bindings that none of `workers` has used; None before all have told theirs.
 
-        Asks those that have not; what one has said is kept, even when it has ended since.
+        Asks those that have not; an answer is kept even if its worker has ended since.
         """
         asked = {}
         unknown = [name for name in workers if name not in self._unused]
-        if any(self._peers.get(name) is None for name in unknown):
+        if any(self._connections.get(name) is None for name in unknown):
             self.workers()
         for name in unknown:
-            peer = self._peers.get(name)
+            peer = self._connections.get(name)
             if peer is not None:
                 asked[name] = peer.client.submit(
                     commands.UNUSED_BINDINGS, timeout_seconds=connections.STATUS_SECONDS
@@ -120,7 +120,7 @@ class Controller:
             try:
                 unused = unused_bindings.read(answer.result().body)
             except errors.ActorLearnerError:
-                continue  # It is silent, or ending: asked again next time.
+                continue  # It is silent or ending: ask again next time.
             if unused is not None:
                 self._unused[name] = unused
         if not self._unused.keys() >= set(workers):
@@ -142,18 +142,18 @@ class Controller:
 
         Args:
           command: One of `states.COMMANDS`.
-          kind: To those of this kind only.
-          index: To those with this index only.
-          only: To those in one of these states only, and to those that are silent, whose state is
-            not known; None is all that are alive.
-          timeout: Seconds that all of them have together.
+          kind: Restricts it to workers of this kind.
+          index: Restricts it to workers with this index.
+          only: Restricts it to workers in one of these states, and silent ones, whose state is not
+            known; None sends it to all living workers.
+          timeout: Seconds for all of them together.
 
         Returns:
           The answers, by the workers' names.
 
         Raises:
-          errors.JobTimeoutError: Names those who did not answer, and what is known of them.
-          errors.JobError: If there is nobody to send it to, or one refuses; says why.
+          errors.JobTimeoutError: If some did not answer; names them and what is known of them.
+          errors.JobError: If there is no worker to send it to, or one refuses; says why.
         """
         states.check_command(command)
         deadline = time.monotonic() + timeout
@@ -169,8 +169,8 @@ class Controller:
             wanted = "alive" if only is None else " or ".join(only)
             there = "; ".join(status.describe() for status in everyone) or "none"
             raise errors.JobError(
-                f"there is nobody to send '{command}' to: {self._who(kind, index)} of run "
-                f"{self._run} is {wanted}. Those known: {there}"
+                f"'{command}' was not sent: {self._who(kind, index)} of run {self._run} is "
+                f"{wanted}. Known workers: {there}"
             )
         sent = [status.name for status in addressed]
         replies = self.ask(command, sent, timeout=deadline - time.monotonic())
@@ -180,17 +180,17 @@ class Controller:
     def ask(
         self, command: str, workers: Collection[str], *, timeout: float
     ) -> dict[str, commands.Reply]:
-        """Sends a command to workers, all at once, and collects what answers there are in time.
+        """Sends a command to workers, all at the same time, and collects the answers.
 
-        Unlike `send` it does not fail for those that are silent or refuse.
+        Unlike `send` it does not fail if some are silent or refuse.
 
         Args:
           command: One of `states.COMMANDS`.
           workers: Such as `actor-0`.
-          timeout: Seconds that all of them have together.
+          timeout: Seconds for all of them together.
 
         Returns:
-          The answers, by the workers' names; those who are silent are missing.
+          The answers, by the workers' names, without those that did not answer.
 
         Raises:
           errors.ConfigError: If one demands other keys than were given.
@@ -201,7 +201,7 @@ class Controller:
         while True:
             left = max(0.0, deadline - time.monotonic())
             for name in workers:
-                peer, refusal = self._peers.get(name), self._peers.refusal(name)
+                peer, refusal = self._connections.get(name), self._connections.refusal(name)
                 if refusal is not None:
                     raise errors.ConfigError(refusal)
                 if name in answers or peer is None:
@@ -213,7 +213,7 @@ class Controller:
                 )
             if len(answers) == len(set(workers)) or left <= 0:
                 break
-            time.sleep(min(left, _LOOK_SECONDS))  # One that has just begun opens its wire soon.
+            time.sleep(min(left, _LOOK_SECONDS))  # A new worker opens its wire soon.
             self.workers()
         return self._replies(command, answers, deadline)
 
@@ -227,10 +227,10 @@ class Controller:
         """Waits until all of `workers`, such as `actor-0`, are in a state, or in one of several.
 
         Raises:
-          errors.JobError: As soon as one of them cannot get there any more, because it has ended.
-            Its traceback is in the message.
+          errors.JobError: As soon as one of them has ended, and so cannot get there; with its
+            traceback.
           errors.ConfigError: If one of them demands other keys than were given.
-          errors.JobTimeoutError: Names those that are not there in time, and what they are instead.
+          errors.JobTimeoutError: If some are not in time; names them and their states.
         """
         wanted = {state} if isinstance(state, str) else set(state)
         deadline = time.monotonic() + timeout
@@ -239,7 +239,7 @@ class Controller:
             if len(found) == len(set(workers)) and all(s.state in wanted for s in found.values()):
                 return found
             for name, status in found.items():
-                if (refusal := self._peers.refusal(name)) is not None:
+                if (refusal := self._connections.refusal(name)) is not None:
                     raise errors.ConfigError(refusal)
                 if status.state in states.ENDED and status.state not in wanted:
                     raise errors.JobError(_ended(status, wanted))
@@ -256,7 +256,7 @@ class Controller:
             time.sleep(_LOOK_SECONDS)
 
     def forget_ended(self) -> None:
-        """Removes what is left of workers that have ended or are lost, when a run begins again."""
+        """Removes the records of workers that have ended or are lost, before a run is resumed."""
         for entries in self._entries.read().values():
             if entries.lease is None:
                 self._names.clear_subtree(names.place(self._run, entries.kind, entries.index))
@@ -264,9 +264,9 @@ class Controller:
             self._said.clear()
 
     def _ask_all(self) -> dict[str, job_entries.JobEntries]:
-        """Asks all that are there for their status; returns what the registry says of each job."""
+        """Asks all living workers for their status; returns the registry's entries of each job."""
         found = self._entries.read()
-        met = self._peers.meet(_reachable(found))
+        met = self._connections.meet(_reachable(found))
         waits = {name: peer.ask() for name, peer in met.items()}
         began = time.monotonic()
         looked_again = False
@@ -287,7 +287,7 @@ class Controller:
         answers: Mapping[str, futures.Future[messages.Message]],
         deadline: float,
     ) -> dict[str, commands.Reply]:
-        """What is answered until the deadline; those that end without an answer do not delay it."""
+        """Collects answers until the deadline; does not wait for workers that have ended."""
         replies: dict[str, commands.Reply] = {}
         pending = dict(answers)
         while pending:
@@ -301,7 +301,7 @@ class Controller:
                 break
             found = self._entries.read()
             for name in list(pending):
-                peer, entries = self._peers.get(name), found.get(name)
+                peer, entries = self._connections.get(name), found.get(name)
                 if peer is not None and entries is not None and entries.lease == peer.lease:
                     continue
                 pending.pop(name)
@@ -325,7 +325,7 @@ class Controller:
             return None  # Silent, or not a worker of ours.
 
     def _status(self, entries: job_entries.JobEntries) -> status_lib.Status | None:
-        """The status to show of one job; None if nothing is known of it."""
+        """Returns the status to show of one job; None if nothing is known of it."""
         known, said = entries.status(), self._said.get(entries.name)
         if (
             known is not None
@@ -336,9 +336,9 @@ class Controller:
             known = said  # A record follows the job's state by a heartbeat: this is newer.
         if entries.lease is None:
             return None if known is None else _lost(known)
-        peer = self._peers.get(entries.name)
+        peer = self._connections.get(entries.name)
         if peer is None or peer.lease != entries.lease:
-            why = self._peers.refusal(entries.name)  # Else its wire is not open yet.
+            why = self._connections.refusal(entries.name)  # Else its wire is not open yet.
             return (
                 known if known is None or why is None else dataclasses.replace(known, message=why)
             )
@@ -366,7 +366,7 @@ class Controller:
             known = "; ".join(now[name].describe() for name in silent if name in now)
             raise errors.JobTimeoutError(
                 f"'{command}' was not answered within {timeout:g} s by {', '.join(silent)} of run "
-                f"{self._run}. {known or 'Nothing is known of them any more'}"
+                f"{self._run}. {known or 'The registry no longer has them'}"
             )
         refused = [reply.error for _, reply in sorted(replies.items()) if reply.error]
         if refused:
@@ -384,7 +384,7 @@ def _reachable(
 
 
 def _lost(status: status_lib.Status) -> status_lib.Status:
-    """A status as it looks when the lease has run out; of one that has ended, it is the last."""
+    """Returns the status of a job whose lease has run out; if it has ended, its last."""
     if status.state not in states.LIVE:
         return status
     return dataclasses.replace(
@@ -392,10 +392,10 @@ def _lost(status: status_lib.Status) -> status_lib.Status:
         state=states.LOST,
         steps_per_second=None,
         silent_seconds=0.0,
-        message=f"was {status.state}; no heartbeats any more",
+        message=f"was {status.state}; its heartbeats have stopped",
     )
 
 
 def _ended(status: status_lib.Status, wanted: Collection[str]) -> str:
-    text = f"{status.describe()}: it will not be {' or '.join(sorted(wanted))} any more"
+    text = f"{status.describe()}: it has ended, and will not be {' or '.join(sorted(wanted))}"
     return f"{text}\n{status.failure.traceback}" if status.failure else text

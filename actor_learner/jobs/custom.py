@@ -1,4 +1,4 @@
-"""One of the user's own jobs: `actor-learner custom NAME --gin_file=… --run=… [--index=N]`."""
+"""Runs one of the user's own jobs: `actor-learner custom NAME --gin_file=… --run=… [--index=N]`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _FLAG = "--job"
 
 
 def run(given: Sequence[str]) -> int:
-    """Runs the job that the first word names, or `--job=NAME`; returns the exit code."""
+    """Runs the job named by the first word or `--job=NAME`; returns the exit code."""
     given = list(given)
     if given and not given[0].startswith("-"):
         given[0] = f"{_FLAG}={given[0]}"
     parser = argparse.ArgumentParser(prog=f"actor-learner {main.CUSTOM}", add_help=False)
     parser.add_argument(_FLAG)
     known, _ = parser.parse_known_args(given)
-    if known.job in settings.OURS:  # It would take the place of the real one.
+    if known.job in settings.OURS:  # It would replace the real one.
         parser.error(f"{known.job} is not a job of Jobs.extra: use `actor-learner {known.job}`")
-    # Without a name there is only the help to show, or what is missing to say.
+    # Without a name, it only shows the help or says that the name is missing.
     return main.run_job(known.job or main.CUSTOM, _make, given, add_flags=_add_flags)
 
 

@@ -1,4 +1,4 @@
-"""The flags that every job takes, and the `Job` they describe."""
+"""Defines the flags that every job takes, and makes the `Job` they describe."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from actor_learner.naming import connect
 from actor_learner.support import errors
 
 RUN_VARIABLE = "ACTOR_LEARNER_RUN"
-_REGISTRY_SECONDS = 180.0  # A job that is started with its registry may be up before it is.
+_REGISTRY_SECONDS = 180.0  # A job may be up before the registry that is started with it.
 
 
 _GONE = {
-    "--num_actors": "actors join and leave a run as they like, and the learner counts them",
-    "--replay": "the replay server is found by the registry, and gives its address by --host",
+    "--num_actors": "actors may join and leave a run at any time, and the learner counts them",
+    "--replay": "jobs find the replay server through the registry; its --host sets the address",
 }
 
 
 class _Gone(argparse.Action):
-    """A flag of earlier versions, refused with the reason."""
+    """Refuses a flag of earlier versions, with the reason."""
 
     def __init__(self, *arguments: Any, why: str, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -37,7 +37,7 @@ class _Gone(argparse.Action):
         values: Any,
         option_string: str | None = None,
     ) -> None:
-        parser.error(f"{option_string} is not needed any more: {self._why}. Leave it out")
+        parser.error(f"{option_string} is no longer needed: {self._why}. Leave it out")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -56,8 +56,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--run",
-        help="the run: its directory, or any word that its jobs agree on, for a job that leaves no "
-        f"files behind (default: ${RUN_VARIABLE})",
+        help="the run: its directory, or, for a job that writes no files, any name that its jobs "
+        f"agree on (default: ${RUN_VARIABLE})",
     )
     parser.add_argument(
         "--registry",
@@ -78,32 +78,30 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="name or address by which the other jobs reach this machine (default: localhost, or "
         "the address of the network interface if the registry may be shared with other machines)",
     )
-    parser.add_argument(
-        "--hold", action="store_true", help="stay ready until the command 'start' comes"
-    )
+    parser.add_argument("--hold", action="store_true", help="stay ready until the command 'start'")
 
 
 def make_job(
     kind: str, arguments: argparse.Namespace, source: config.ConfigSource | None
 ) -> job_lib.Job:
-    """Connects to the registry, for which it waits some minutes, and says who this process is.
+    """Connects to the registry, waiting up to three minutes for it, and describes the job.
 
     Raises:
       errors.ConfigError: If a flag is missing or wrong.
-      name_errors.RegistryUnavailableError: If the registry has not answered by then.
+      name_errors.RegistryUnavailableError: If the registry does not answer in time.
     """
     run = arguments.run or os.environ.get(RUN_VARIABLE)
     if not run:
         raise errors.ConfigError(
-            f"which run? Pass --run=DIRECTORY or --run=NAME, or set {RUN_VARIABLE}"
+            f"--run is missing: pass --run=DIRECTORY or --run=NAME, or set {RUN_VARIABLE}"
         )
     run_dir = run_directory_of(run)
     default = None if run_dir is None else str(rendezvous.registry_in(run_dir))
     url = connect.registry_url(arguments.registry, default)
     if url.startswith("memory://"):
         raise errors.ConfigError(
-            f"--registry={url} is within one process, so no other job would find this one: use a "
-            "directory or redis://HOST:PORT"
+            f"--registry={url} exists within one process, so that no other job would find this "
+            "one: use a directory or redis://HOST:PORT"
         )
     job = job_lib.Job(
         kind,
@@ -125,7 +123,7 @@ def make_job(
 def config_source(
     arguments: argparse.Namespace, run_dir: run_directory.RunDirectory | None
 ) -> config.ConfigSource | None:
-    """The configuration that the flags give, else that of the run directory; None without any."""
+    """Returns the configuration of the flags, else of the run directory; None without either."""
     if arguments.gin_file:
         return config.ConfigSource(tuple(arguments.gin_file), tuple(arguments.gin_param))
     if run_dir is not None and run_dir.config.exists():
@@ -134,7 +132,7 @@ def config_source(
 
 
 def run_directory_of(run: str | None) -> run_directory.RunDirectory | None:
-    """The directory that `--run` names; None if it is just a word."""
+    """Returns the directory that `--run` names; None if it is only a name."""
     if not run or not (os.sep in run or os.path.isdir(run)):
         return None
     return run_directory.RunDirectory(os.path.abspath(run))
@@ -143,7 +141,7 @@ def run_directory_of(run: str | None) -> run_directory.RunDirectory | None:
 def _seed(given: int | None, run_dir: run_directory.RunDirectory | None) -> int:
     if given is not None:
         if not 0 <= given < 2**32:
-            raise errors.ConfigError(f"--seed must lie in 0 to 2**32 - 1, got {given}")
+            raise errors.ConfigError(f"--seed={given} is out of range: it must be 0 to 2**32 - 1")
         return given
     if run_dir is not None and run_dir.description.exists():
         return int(run_dir.read_description()["seed"])

@@ -1,4 +1,4 @@
-"""Who a worker is and what it is given: its place in the run, and the ways to the others."""
+"""Describes a job to its worker: which one it is, its run, and how to reach the other jobs."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ INCARNATION_VARIABLE = "ACTOR_LEARNER_INCARNATION"
 RESTARTS_VARIABLE = "ACTOR_LEARNER_RESTARTS"
 """Set by a launcher for the jobs it starts."""
 
-_GLANCE_SECONDS = 0.5  # How often a wait looks whether the job is asked to end.
+_GLANCE_SECONDS = 0.5  # How often a wait checks whether the job is asked to end.
 _LOOK_SECONDS = 0.2  # How often a wait looks for another job's wire.
-_SAY_SECONDS = 10.0  # A wait that lasts longer is said,
-_SAY_AGAIN_SECONDS = 60.0  # and again so often.
+_SAY_SECONDS = 10.0  # A longer wait is logged,
+_SAY_AGAIN_SECONDS = 60.0  # and again after each such interval.
 
 
 class Stopping(errors.JobError):
-    """A wait was given up because the job is asked to end; that is not a failure."""
+    """Ends a wait because the job is asked to end; this is not a failure."""
 
 
 @dataclasses.dataclass
 class Job:
-    """One process of a run, as the worker in it sees it.
+    """Describes one process of a run to the worker in it.
 
     Attributes:
       kind: replay, actor, learner, evaluator, or the name of a user's own job.
@@ -43,19 +43,20 @@ class Job:
       run: Name of the run in the registry.
       names: The registry.
       run_dir: The run directory; None where this machine has none.
-      seed: Of everything random in the run; jobs of one kind tell themselves apart by `index`.
+      seed: Of everything random in the run; jobs of one kind derive their own by `index`.
       source: The configuration, which is loaded before the worker is made; None if it needs none.
-      hold: Whether to stay ready until the command `start` comes, instead of running at once.
+      hold: Whether to stay ready until the command `start`, instead of running at once.
       heartbeat_seconds: Between two heartbeats.
-      lost_after_seconds: Without a heartbeat for so long a job counts as lost, and another may take
-        its place. At once if it is known to be dead, by its pid on the same machine.
-      host: How the other jobs reach this one's machine. Its wire listens on loopback unless this
-        is a name or an address of another kind; then `keys` are required.
-      keys: Of the run, which its wires demand; None for none.
-      incarnation: Differs from that of the process that had this place before.
+      lost_after_seconds: A job without a heartbeat for this long counts as lost, and another
+        process may replace it. It may do so at once if the first is known to be dead, by its pid on
+        the same machine.
+      host: Name or address by which the other jobs reach this machine. The wire listens on loopback
+        if this is a loopback address; otherwise on all interfaces, and `keys` are required.
+      keys: Of the run, which its wires demand; None if they demand none.
+      incarnation: Differs from that of the process that was this job before.
       restarts: How often the launcher has restarted this job.
       stopping: Set when the job is asked to end; a long poll may look at it.
-      displaced: Another process has this job's place by now, and its files: `close` must not save.
+      displaced: Whether another process is this job now, and owns its files: `close` must not save.
     """
 
     kind: str
@@ -85,8 +86,8 @@ class Job:
             raise errors.ConfigError(f"--index must be at least 0, got {self.index}")
         if not 0 < self.heartbeat_seconds < self.lost_after_seconds:
             raise errors.ConfigError(
-                f"heartbeats every {self.heartbeat_seconds} s cannot keep {self} from being lost "
-                f"after {self.lost_after_seconds} s"
+                f"heartbeats every {self.heartbeat_seconds} s are too rare: {self} counts as lost "
+                f"after {self.lost_after_seconds} s without one"
             )
         self._wire: protocol.Server | None = None
         self.wire_address = ""  # Where the wire is reached; empty while it is closed.
@@ -108,15 +109,15 @@ class Job:
 
     @property
     def address(self) -> str | None:
-        """What `publish_address` was given."""
+        """The address given to `publish_address`; None before."""
         return self._address
 
     @property
     def wire(self) -> protocol.Server:
-        """Where this job answers requests and publishes topics, while it lives.
+        """Answers requests and publishes topics of this job, while it lives.
 
-        The life cycle opens it before the worker is made and closes it last. Its handlers are
-        called in a thread of its own, from `configure` until after `close`.
+        The life cycle opens it before the worker is made and closes it last. Handlers are called in
+        the wire's own thread, from `configure` until after `close`.
 
         Raises:
           errors.JobError: If it is not open.
@@ -132,9 +133,10 @@ class Job:
         self._wire = server
 
     def wire_address_of(self, kind: str, index: int = 0) -> str | None:
-        """Where another job's wire is at present; None if that job is not there. Does not wait.
+        """Returns the current address of another job's wire; None if that job is not there.
 
-        A client whose `address` is another one talks to a predecessor: close it and connect again.
+        Does not wait. A client with another `address` is connected to a predecessor of that job:
+        close it and connect again.
 
         Raises:
           name_errors.RegistryUnavailableError: If the registry does not answer.
@@ -145,7 +147,7 @@ class Job:
     def connect(self, kind: str, index: int = 0, *, timeout: float) -> client_lib.Client:
         """Waits up to `timeout` seconds for another job, and connects to its wire.
 
-        Whether that job answers is seen with the first request: it may just have died.
+        Only the first request shows whether that job answers: it may just have died.
 
         Raises:
           errors.JobTimeoutError: If it is not there by then.
@@ -155,7 +157,7 @@ class Job:
         whom = names.job(kind, index)
         began = time.monotonic()
         say_at = began + _SAY_SECONDS
-        problem = "it is not running, or uses another --run or --registry"
+        problem = "it is not running, or was started with another --run or --registry"
         while True:
             now = time.monotonic()
             try:
@@ -173,12 +175,12 @@ class Job:
                 )
             if now >= say_at:
                 say_at = now + _SAY_AGAIN_SECONDS
-                logging.warning("%s waits for %s since %.0f s", self, whom, now - began)
+                logging.warning("%s has waited %.0f s for %s", self, now - began, whom)
             if self.stopping.wait(min(_LOOK_SECONDS, max(0.0, began + timeout - now))):
                 raise Stopping(f"{self} was asked to end while it waited for {whom}")
 
     def publish_address(self, address: str) -> None:
-        """Tells the other jobs of the run where this one serves, until it ends or is lost."""
+        """Publishes the address at which this job serves, until it ends or is lost."""
         self.names.add(
             names.address(self.run, self.kind, self.index),
             address,
@@ -188,9 +190,9 @@ class Job:
         self._address = address
 
     def remember(self, name: str, value: str) -> None:
-        """Leaves something for later processes of the run, as `<run>/<name>` of the registry.
+        """Leaves a value for later processes of the run, as `<run>/<name>` of the registry.
 
-        A registry that has forgotten everything is told again for as long as this job lives.
+        It is written again whenever the registry has lost it, for as long as this job lives.
         """
         self.names.add(f"{self.run}/{name}", value, replace=True)
         self._remembered[name] = value
@@ -212,7 +214,7 @@ class Job:
         return otherwise
 
     def remind(self) -> None:
-        """Leaves everything once more, where the registry has lost it."""
+        """Writes all values again, after the registry has lost them."""
         for name, value in dict(self._remembered).items():
             self.names.add(f"{self.run}/{name}", value, replace=True)
 
@@ -247,6 +249,6 @@ class Job:
                 if left <= 0:
                     raise errors.JobTimeoutError(
                         f"{self} has waited {timeout:g} s for {names.job(kind, index)} to publish "
-                        f"its address as {wanted}: it is not running, or has not got so far, or "
-                        "uses another --run or --registry"
+                        f"its address as {wanted}: it is not running, is still configuring, or "
+                        "was started with another --run or --registry"
                     ) from error

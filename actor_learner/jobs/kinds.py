@@ -1,7 +1,7 @@
-"""The kinds of jobs that every run has: the flags of each, and what makes its worker.
+"""Lists the kinds of jobs that every run has, with their flags and what makes their workers.
 
-The modules of workers import TensorFlow and more. They are imported when a worker is made, not
-before: the flags and the configuration are checked by then, and the job has shown itself.
+The modules of workers import TensorFlow. They are imported only when a worker is made: by then the
+flags and the configuration are checked, and other jobs see this one.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class Kind:
     """One kind of job.
 
     Attributes:
-      help: What it is, in a few words.
+      help: Describes it in a few words.
       make: Makes its worker from the flags.
-      add_flags: Adds the flags that it has besides those of every job.
-      check_flags: Raises `errors.ConfigError` if they do not suit.
+      add_flags: Adds the flags that only this kind has.
+      check_flags: Raises `errors.ConfigError` if they are wrong.
     """
 
     help: str
@@ -61,8 +61,8 @@ def _add_learner_flags(parser: argparse.ArgumentParser) -> None:
         "--num_evaluators",
         type=int,
         default=0,
-        help="how many evaluators will rate the final version, those included that start late "
-        "(default: those that have shown themselves)",
+        help="how many evaluators will rate the final version, including late ones "
+        "(default: those that have joined by then)",
     )
     warm_start.add_flag(parser)
 
@@ -74,7 +74,7 @@ def _add_replay_server_flags(parser: argparse.ArgumentParser) -> None:
 def _check_learner_flags(arguments: argparse.Namespace) -> None:
     if arguments.num_evaluators < 0:
         raise errors.ConfigError(
-            f"--num_evaluators must be 0 or more, got {arguments.num_evaluators}"
+            f"--num_evaluators={arguments.num_evaluators} is negative: use 0 or more"
         )
 
 

@@ -1,4 +1,4 @@
-"""The life of one worker: configured, ready, running, paused, ended; polled in between."""
+"""Takes one worker through its states: configured, ready, running, paused, ended."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from actor_learner.support import errors, signals, unsaved
 if TYPE_CHECKING:
     from actor_learner.jobs import worker as worker_lib
 
-_PAUSED_SECONDS = 1.0  # Between two looks of a worker that does not run; commands cut it short.
-_GLANCE_SECONDS = 0.2  # How often a wait looks whether the job is asked to end.
-_CONTRIBUTION_SECONDS = 1.0  # Between two questions to a worker for its status.
-_RATE_SECONDS = 10.0  # Rates are over so long.
+_PAUSED_SECONDS = 1.0  # Between two checks of a worker that does not run; commands cut it short.
+_GLANCE_SECONDS = 0.2  # How often a wait checks whether the job is asked to end.
+_CONTRIBUTION_SECONDS = 1.0  # Between two calls of a worker's `status`.
+_RATE_SECONDS = 10.0  # The window of rates.
 
 
 class PollResult(NamedTuple):
-    """What a poll has come to.
+    """The outcome of a poll.
 
     Attributes:
       done: Whether the worker has finished its work; it then completes.
-      idle_seconds: How long there is nothing to do; commands and signals cut it short.
+      idle_seconds: How long to wait before the next poll; commands and signals cut it short.
     """
 
     done: bool = False
@@ -46,11 +46,11 @@ class PollResult(NamedTuple):
 
 
 class LifeCycle:
-    """Takes one worker through its life.
+    """Runs one worker from its construction to its end.
 
     Args:
-      job: Its place in the run.
-      make_worker: Builds it; called once the job has shown itself as configuring, so that slow
+      job: Describes it.
+      make_worker: Builds it; called once other jobs can see the job as configuring, so that slow
         imports belong in it.
       on_status: Called with the status at each change of state and about once per second, from
         the thread that runs.
@@ -87,7 +87,7 @@ class LifeCycle:
 
     @property
     def exit_code(self) -> int:
-        """0: its work is done. Ended before: 128 + the signal's number, or `TOLD_TO_EXIT`.
+        """0 if its work is done; if it was ended before, 128 + the signal, or `TOLD_TO_EXIT`.
 
         `DONE_NOT_SAVED` or `ENDED_NOT_SAVED` instead if a disk is full.
         """
@@ -101,7 +101,7 @@ class LifeCycle:
         return request.exit_code
 
     def run(self) -> str:
-        """Lives; blocks until the end.
+        """Runs the worker; blocks until it has ended.
 
         In the main thread of a process, SIGTERM and SIGINT ask for an orderly end; the second one
         ends at once.
@@ -138,7 +138,7 @@ class LifeCycle:
         return self._state
 
     def status(self) -> status_lib.Status:
-        """The status of now; any thread may ask."""
+        """Returns the current status; any thread may call it."""
         job, began = self._job, self._poll_began
         known = dict(self._contribution.known)
         words = (unsaved.ledger().summary(), self._message or known.get("message", ""))
@@ -175,7 +175,7 @@ class LifeCycle:
                     raise
                 if self._state != states.CONFIGURING:
                     self._contribute(worker, now=True)
-            # Silent for a while, stopped by a debugger say, it may have a successor by now.
+            # If it was silent for a while, stopped by a debugger say, it may have a successor.
             self._heartbeat.require_lease()
         except BaseException as error:
             self._job.displaced = isinstance(
@@ -187,7 +187,7 @@ class LifeCycle:
             raise
         self._commands.end(lambda: self._state)
         if worker is not None:
-            self._message = "closing"  # Which may take long: it saves.
+            self._message = "closing"  # Saving may take long.
             try:
                 if self._is_configured:
                     self._save(worker)
@@ -218,7 +218,7 @@ class LifeCycle:
                 self._wait(result.idle_seconds)
 
     def _wait(self, seconds: float) -> None:
-        """Waits for a command, or for the request to end, which a signal makes in a thread."""
+        """Waits until a command comes or the job is asked to end."""
         deadline = time.monotonic() + seconds
         while not self._job.stopping.is_set():
             left = deadline - time.monotonic()
@@ -234,12 +234,12 @@ class LifeCycle:
         if isinstance(result, PollResult):
             return result
         if getattr(result, "shape", None) == ():
-            result = result.item()  # A comparison of NumPy's.
+            result = result.item()  # The result of a comparison in NumPy.
         if result is None or isinstance(result, bool):
             return PollResult(done=bool(result))
         raise errors.JobError(
-            f"poll() of {self._job} returned {result!r}; it must return whether it is done: True, "
-            "False, None or a PollResult"
+            f"poll() of {self._job} returned {result!r}; it must return True, False, None or a "
+            "PollResult, to say whether its work is done"
         )
 
     def _close_after_failure(self, worker: worker_lib.Worker | None) -> None:
@@ -251,13 +251,13 @@ class LifeCycle:
                     self._save(worker)
             finally:
                 worker.close()
-        except Exception:  # What came first is what is raised.
-            logging.exception("%s, having failed, could not be closed either", self._job)
+        except Exception:  # The first error is the one to raise.
+            logging.exception("%s could not be closed after it had failed", self._job)
 
     def _save(self, worker: worker_lib.Worker) -> None:
         stopping = self._job.stopping.is_set()
         worker.save()
-        # One that was asked to end before it began to wait has its launcher's grace.
+        # A job that was asked to end before has its launcher's grace period to wait in.
         unsaved.ledger().settle(lambda: not stopping and self._job.stopping.is_set())
 
     def _contribute(self, worker: worker_lib.Worker, now: bool = False) -> None:
@@ -271,7 +271,7 @@ class LifeCycle:
         steps = contribution.known.get("steps")
         if steps is not None:
             if self._recent and steps < self._recent[-1][1]:
-                self._recent.clear()  # It counts from the start again.
+                self._recent.clear()  # The count was reset.
             self._recent.append((time_now, steps))
             while len(self._recent) > 2 and self._recent[0][0] < time_now - _RATE_SECONDS:
                 self._recent.popleft()
@@ -297,9 +297,9 @@ class LifeCycle:
             request.answer({"state": self._state})
 
     def _on_command(self, command: str) -> None:
-        """In the wire's thread: has the worker's own look at a command soon."""
+        """Wakes the worker's thread, from that of the wire, to obey a command."""
         if command == states.EXIT:
-            self._job.stopping.set()  # A long poll that looks at it ends sooner.
+            self._job.stopping.set()  # Ends a long poll that checks it.
         self._wake.set()
 
     def _stop(self) -> None:
@@ -315,7 +315,7 @@ class LifeCycle:
         self._on_status(self.status())
 
     def _report(self, error: BaseException) -> None:
-        """Tells log, run directory and whoever asks what has gone wrong."""
+        """Records an error in the log, the run directory and the status."""
         if self._failure is not None:
             return
         self._failure = status_lib.Failure.of(error)

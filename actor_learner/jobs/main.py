@@ -1,6 +1,6 @@
-"""The program of every job: `python -m actor_learner.jobs.main actor --gin_file=… --run=…`.
+"""Runs one job: `python -m actor_learner.jobs.main actor --gin_file=… --run=…`.
 
-Flags, configuration, registry, life, exit code. A program of one's own ends with:
+Handles flags, configuration, registry, life cycle and exit code. A program of your own ends with:
 
 ```python
 if __name__ == "__main__":
@@ -33,13 +33,13 @@ from actor_learner.support import abandoned_calls, errors, unsaved
 OK, FAILED, BAD_CONFIGURATION = 0, 1, 2
 
 USER_ERRORS = (errors.ConfigError, errors.MissingExtraError, errors.SpecMismatchError)
-"""What trying again does not cure: exit code 2, and no launcher starts the job once more."""
+"""Errors that a restart does not cure: exit code 2, and no launcher restarts the job."""
 
 FINAL_ERRORS = (errors.EvaluationError, errors.NotFiniteError)
-"""What trying again does not cure either, though nothing is wrong with the configuration."""
+"""Errors that a restart does not cure either, though the configuration is right."""
 
 CUSTOM = "custom"
-"""Stands for all kinds of the user's own; the name of one follows."""
+"""Stands for all of the user's own kinds; the name of one follows."""
 
 _TELL_SECONDS = 10.0
 
@@ -54,7 +54,9 @@ def run(argv: Sequence[str] | None = None) -> int:
         return custom.run(given[1:])
     if kind not in kinds.KINDS:
         known = ", ".join([*kinds.KINDS, CUSTOM])
-        print(f"error: which job? The first word must be one of {known}", file=sys.stderr)
+        print(
+            f"error: no kind of job given: the first word must be one of {known}", file=sys.stderr
+        )
         return BAD_CONFIGURATION
     found = kinds.KINDS[kind]
     return run_job(
@@ -73,22 +75,22 @@ def run_job(
 ) -> int:
     """Runs one job in this process, to its end.
 
-    The configuration is checked first, and loaded, with TensorFlow and all, once the job has shown
-    itself as configuring; then `make_worker` is called, which imports what the worker needs.
+    The configuration is checked first. It is loaded, which imports TensorFlow, once other jobs can
+    see this one as configuring; then `make_worker` is called, which imports what the worker needs.
 
     Args:
       kind: replay, actor, learner, evaluator, or the name of a user's own job.
       make_worker: Builds the worker from the flags.
       argv: The flags; None for those of the process.
       add_flags: Adds flags of this kind of job.
-      check_flags: Raises `errors.ConfigError` if they do not suit this kind of job; called first.
-      needs_config: Whether the job is nothing without a gin file.
+      check_flags: Raises `errors.ConfigError` if they are wrong for this kind; called first.
+      needs_config: Whether the job needs a gin file.
 
     Returns:
-      The exit code. 0: done. 1: failed. 2: the configuration is wrong, or does not suit the run.
-      3: ended in order by a controller's `exit`. 5: failed, and would once more. 6: done, but not
-      saved, a disk being full; 7: the same, ended in order before it was done. 130, 143: by SIGINT
-      or SIGTERM.
+      The exit code. 0: done. 1: failed. 2: the configuration is wrong, or does not fit the run.
+      3: ended in order by a controller's `exit`. 5: failed, and would fail again. 6: done, but not
+      saved because a disk is full; 7: the same, but ended before it was done. 130, 143: ended by
+      SIGINT or SIGTERM.
     """
     parser = argparse.ArgumentParser(
         prog=f"actor-learner {kind}", description=f"Runs the job {kind}."
@@ -176,7 +178,7 @@ def _run(
 
 
 class _Teller:
-    """Tells a person, or a log, of every change of state, and how things go now and then."""
+    """Prints every change of state, and the status every ten seconds, for a person or a log."""
 
     def __init__(self, terminal: TextIO) -> None:
         self._terminal = terminal
@@ -193,10 +195,10 @@ class _Teller:
 
 @contextlib.contextmanager
 def _output(job: job_lib.Job) -> Iterator[TextIO]:
-    """Where a person is told what goes on.
+    """Yields the stream on which to tell the user what happens.
 
-    On a terminal, libraries' noise goes to the job's log in the run directory instead. Under a
-    launcher the process's output is that log already.
+    On a terminal, the output of libraries goes to the job's log in the run directory. Under a
+    launcher the output of the process is that log already.
     """
     logging.set_verbosity(logging.INFO)
     logging.use_absl_handler()

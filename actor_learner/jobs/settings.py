@@ -1,11 +1,11 @@
-"""What gin files say about the jobs of a run: the user's own, and how long to wait for each.
+"""Settings of the jobs of a run: the user's own jobs and tables, and deadlines.
 
 ```
 import my_project.watcher
 Jobs.extra = {'watcher': @TableWatcher}      # A class derived from Worker, not called.
-Jobs.counts = {'watcher': 2}                 # How many `up` starts; one where nothing is said.
+Jobs.counts = {'watcher': 2}                 # How many `up` starts; 1 by default.
 TableWatcher.interval_seconds = 10.0
-Jobs.tables = [@my_notes_table()]            # Served beside ours; returns a reverb.Table.
+Jobs.tables = [@my_notes_table()]            # Served beside ours: each a reverb.Table.
 Jobs.final_evaluation_seconds = 1_800        # For long episodes.
 Jobs.silent_seconds = 600                    # For machines that are often overloaded.
 ```
@@ -44,24 +44,24 @@ _SECONDS = {
 
 @configurable.register
 class Jobs:
-    """What a gin file says about the jobs of a run.
+    """Holds the settings of the jobs of a run.
 
     Args:
-      extra: Jobs of the user's own: what makes each worker, by the name of the job.
-      tables: Tables of the user's own, which the replay server holds, and saves, beside those of
-        the run; with a signature of any kind.
-      counts: How many of each job of `extra` a launcher starts, by its name; 1 where nothing is
-        said, 0 for one that is only started by hand.
-      final_evaluation_seconds: How long the learner, having finished, waits for the evaluators to
-        rate its final version. A launcher waits twice as long for them to end.
-      no_actors_seconds: How long a launcher lets a run go on after its last actor was ended, before
-        it ends the run: time to start others.
-      patience_seconds: How long a job waits for another that it cannot do without, an actor for the
-        learner and the learner for an actor, before it fails. It says so after ten seconds.
-      silent_seconds: How long a job may not answer on its wire before a launcher kills it and
-        starts it again.
-      stuck_seconds: How long one poll of a job may last before a launcher does the same. One
-        evaluation may be one poll: allow for the longest.
+      extra: The user's own jobs: a callable that makes the worker, by the name of the job.
+      tables: The user's own tables, which the replay server holds and saves beside those of the
+        run; any signature will do.
+      counts: How many of each job of `extra` a launcher starts; 1 by default, 0 for one that is
+        only started by hand.
+      final_evaluation_seconds: How long the finished learner waits for evaluators to rate its final
+        version. A launcher waits twice as long for them to end.
+      no_actors_seconds: How long a launcher keeps a run alive after its last actor was ended, so
+        that others can be started.
+      patience_seconds: How long a job waits for another that it needs, an actor for the learner or
+        the learner for an actor, before it fails. It says so after ten seconds.
+      silent_seconds: How long a job may not answer on its wire before a launcher kills and restarts
+        it.
+      stuck_seconds: How long one poll of a job may last before a launcher kills and restarts it.
+        One evaluation may be one poll: allow for the longest.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Jobs:
         """Makes the worker of one of the user's jobs.
 
         Raises:
-          errors.ConfigError: If there is no such job, or what makes it makes something else.
+          errors.ConfigError: If there is no such job, or its callable makes something else.
         """
         if job not in self.extra:
             known = ", ".join(sorted(self.extra)) or "none"
@@ -100,18 +100,18 @@ class Jobs:
         made = self.extra[job]()
         if not isinstance(made, worker_lib.Worker):
             raise errors.ConfigError(
-                f"Jobs.extra['{job}'] makes a {type(made).__name__}, which is not derived from "
+                f"Jobs.extra['{job}'] makes a {type(made).__name__}; it must make an instance of "
                 "actor_learner.jobs.worker.Worker"
             )
         return made
 
 
 class Declared(NamedTuple):
-    """What can be known of `Jobs` without importing anything.
+    """The part of `Jobs` that can be read without importing anything.
 
     Attributes:
-      extra: How many there are of each of the user's jobs, by its name.
-      final_evaluation_seconds: As that of `Jobs`; so are the others.
+      extra: How many of each of the user's jobs to start, by its name.
+      final_evaluation_seconds: As in `Jobs`; so are the others.
     """
 
     extra: dict[str, int]
@@ -123,13 +123,13 @@ class Declared(NamedTuple):
 
 
 def declared(source: config.ConfigSource) -> Declared:
-    """What a configuration says about the jobs, read from the text alone.
+    """Reads the settings of jobs from the text of a configuration.
 
-    So that a launcher need not import what the workers are made of. The source must have passed
+    A launcher thus need not import the modules of workers. The source must have passed
     `config.check`.
 
     Raises:
-      errors.ConfigError: If it is not written out, but as a macro or a reference.
+      errors.ConfigError: If a value is a macro or a reference instead of a literal.
     """
     bindings = config.bindings_of(source, _OWNER)
     found = {}
@@ -139,8 +139,8 @@ def declared(source: config.ConfigSource) -> Declared:
         literal = isinstance(value, dict) and all(isinstance(key, str) for key in value)
         if not literal or (parameter != "extra" and _references(value)):
             raise errors.ConfigError(
-                f"{binding.origin}: Jobs.{parameter} must be written out as a dict with names of "
-                f"jobs as keys, got {value!r}"
+                f"{binding.origin}: Jobs.{parameter} must be a literal dict with names of jobs as "
+                f"keys, got {value!r}"
             )
         found[parameter] = value
     _check_extra(found["extra"])
@@ -163,7 +163,7 @@ def _check_extra(extra: Mapping[str, Any]) -> None:
         names.check_kind(name)
         if name in (*OURS, names.LAUNCHER):
             raise errors.ConfigError(
-                f"Jobs.extra has a job '{name}', which is one of ours: {', '.join(OURS)}"
+                f"Jobs.extra has a job '{name}', a name that is reserved: {', '.join(OURS)}"
             )
 
 
@@ -175,7 +175,7 @@ def _check_counts(counts: Mapping[str, Any], extra: Mapping[str, Any]) -> None:
             )
             known = ", ".join(extra) or "none"
             raise errors.ConfigError(
-                f"Jobs.counts has '{name}', which is not a job of Jobs.extra ({known}){hint}"
+                f"Jobs.counts has '{name}', which is not in Jobs.extra ({known}){hint}"
             )
         if isinstance(count, bool) or not isinstance(count, int) or count < 0:
             raise errors.ConfigError(
@@ -186,5 +186,5 @@ def _check_counts(counts: Mapping[str, Any], extra: Mapping[str, Any]) -> None:
 def _check_seconds(name: str, seconds: Any) -> None:
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds >= 0:
         raise errors.ConfigError(
-            f"Jobs.{name} must be written out as a number, at least 0; got {seconds!r}"
+            f"Jobs.{name} must be a literal number, at least 0; got {seconds!r}"
         )

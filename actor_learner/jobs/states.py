@@ -1,4 +1,4 @@
-"""The states of a worker, and which may follow which.
+"""Defines the states of a worker and which may follow which, and the commands.
 
 ```
 configuring ──▶ ready ──▶ running ◀──▶ paused
@@ -8,7 +8,7 @@ configuring ──▶ ready ──▶ running ◀──▶ paused
              completed  or  error
 ```
 
-`lost` is a state nobody enters: it is what others see of a worker whose heartbeats have stopped.
+No worker enters `lost`: it is how others see a worker whose heartbeats have stopped.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ TOLD_TO_EXIT = 3
 """The exit code of a job that the command `exit` has ended before its work was done."""
 
 FAILED_FOR_GOOD = 5
-"""The exit code of a job that failed in a way which starting it again does not cure."""
+"""The exit code of a job that failed in a way that a restart does not cure."""
 
 DONE_NOT_SAVED, ENDED_NOT_SAVED = 6, 7
 """The exit codes of a job that could not save because a disk is full: its work is done, or not."""
 
 _MEANT_FOR = {START: (READY, RUNNING), PAUSE: (RUNNING, PAUSED), RESUME: (PAUSED, RUNNING)}
-"""From which state each command leads to which; `exit` and `ping` suit every live state."""
+"""The state that each command needs, and the one it leads to; `exit` and `ping` suit all live."""
 
 
 def check_transition(who: str, state: str, following: str) -> None:
@@ -61,25 +61,25 @@ def check_transition(who: str, state: str, following: str) -> None:
 
 
 def check_command(command: str) -> None:
-    """Raises unless there is such a command.
+    """Raises unless the command exists.
 
     Raises:
-      errors.JobError: Names the commands there are.
+      errors.JobError: Lists the commands.
     """
     if command not in COMMANDS:
-        raise errors.JobError(f"there is no command '{command}': there are {', '.join(COMMANDS)}")
+        raise errors.JobError(f"'{command}' is not a command: use {', '.join(COMMANDS)}")
 
 
 def suitable(command: str) -> tuple[str, ...]:
-    """The states of workers that `command` makes sense to."""
+    """Returns the states in which workers can obey `command`."""
     return (_MEANT_FOR[command][0],) if command in _MEANT_FOR else LIVE
 
 
 def state_after(who: str, state: str, command: str) -> str:
-    """The state that `command` leads to from `state`; for `exit` and `ping` that is `state`.
+    """Returns the state that `command` leads to from `state`; for `exit` and `ping`, `state`.
 
     Raises:
-      errors.JobError: If there is no such command, or it makes no sense in `state`.
+      errors.JobError: If it is not a command, or is not allowed in `state`.
     """
     check_command(command)
     if command not in _MEANT_FOR:
@@ -87,8 +87,8 @@ def state_after(who: str, state: str, command: str) -> str:
     needed, following = _MEANT_FOR[command]
     if state != needed:
         raise errors.JobError(
-            f"{who} is {state}: '{command}' is for one that is {needed}"
-            + (f", and it is {following} already" if state == following else "")
+            f"'{command}' needs a worker that is {needed}, but {who} is {state}"
+            + (" already" if state == following else "")
         )
     check_transition(who, state, following)
     return following

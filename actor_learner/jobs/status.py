@@ -1,4 +1,4 @@
-"""What a job tells about itself, over its wire and in its record: a small JSON object."""
+"""Describes the state of a job, over its wire and in its record, as a small JSON object."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from actor_learner.jobs.presence import names
 from actor_learner.support import errors, formatting
 
 LONGEST_TRACEBACK = 8_000
-"""Characters of a traceback kept in a status; the end of a longer one, where the cause is."""
+"""Characters of a traceback kept in a status: its end, where the cause is."""
 
 _LONGEST_MESSAGE = 2_000
 
@@ -48,25 +48,25 @@ class Failure:
 
 @dataclasses.dataclass(frozen=True)
 class Status:
-    """The state of one job, as it was when it was asked last.
+    """The state of one job when it was last asked.
 
     Attributes:
       kind: replay, actor, learner, evaluator, or a user's own.
       index: Which one of its kind.
-      state: One of `states.ALL`; `lost` only as seen by a controller.
+      state: One of `states.ALL`; only a controller sets `lost`.
       pid: Its process.
       host: Its machine.
-      incarnation: Differs between a job and the one that was restarted in its place.
+      incarnation: Differs between a process of a job and the one that replaces it.
       restarts: How often it has been restarted.
-      steps: What it counts: environment steps of an actor, train steps of a learner, ...
-      steps_per_second: How fast that grows; None while it does not run.
+      steps: Its count: environment steps of an actor, train steps of a learner, ...
+      steps_per_second: How fast the count grows; None while the job does not run.
       version: Train step of the policy it has.
-      version_lag: How many versions it is behind, if it knows.
-      poll_seconds: How long the present slice of work has lasted; 0 between two of them.
+      version_lag: How many versions it is behind; None if unknown.
+      poll_seconds: How long the current poll has lasted; 0 between two polls.
       silent_seconds: How long the job has not answered, as seen by a controller; 0 if it does.
-      message: What it is about, in a few words.
+      message: What it is doing, in a few words.
       failure: What ended it, if its state is `error`.
-      details: What else it contributes.
+      details: Other values that the worker contributes.
     """
 
     kind: str
@@ -95,7 +95,7 @@ class Status:
 
     @classmethod
     def from_json(cls, text: str) -> Status:
-        """Reads what `to_json` wrote; fields that a later version has added are left out.
+        """Reads what `to_json` wrote; ignores fields that a later version has added.
 
         Raises:
           errors.JobError: If it is something else.
@@ -108,7 +108,7 @@ class Status:
                 if not all(
                     isinstance(text, str) for text in dataclasses.astuple(fields["failure"])
                 ):
-                    raise TypeError("its failure is not made of texts")
+                    raise TypeError("its failure does not consist of strings")
             for key, value in fields.items():
                 if not isinstance(value, _TYPES[key]) or isinstance(value, bool):
                     raise TypeError(f"{key} is {str(value)[:80]!r}")
@@ -137,14 +137,14 @@ class Status:
         return f"{self.name}: {', '.join(parts)}{f' ({note})' if note else ''}"
 
     def note(self) -> str:
-        """What deserves attention: a failure, a slice of work that does not end, its message."""
+        """Returns what deserves attention: a failure, silence, a long poll, or its message."""
         if self.failure is not None:
             lines = self.failure.message.strip().splitlines()
             return f"{self.failure.type}: {lines[0]}" if lines else self.failure.type
         if self.silent_seconds:
             return f"silent for {formatting.duration(self.silent_seconds)}"
         if self.state in states.LIVE and self.poll_seconds > STUCK_SECONDS:
-            return f"the same poll for {formatting.duration(self.poll_seconds)}"
+            return f"in the same poll for {formatting.duration(self.poll_seconds)}"
         return self.message
 
 
@@ -163,11 +163,11 @@ _TYPES: dict[str, Any] = {
 
 @dataclasses.dataclass(frozen=True)
 class Contribution:
-    """What a worker's `status()` has returned, checked.
+    """The checked result of a worker's `status()`.
 
     Attributes:
       known: `steps`, `version`, `version_lag` and `message`, where given.
-      details: All else.
+      details: All other values.
     """
 
     known: Mapping[str, Any]
@@ -175,10 +175,10 @@ class Contribution:
 
     @classmethod
     def of(cls, who: str, contributed: Mapping[str, Any]) -> Contribution:
-        """Checks what a worker contributes.
+        """Checks the result of a worker's `status()`.
 
         Raises:
-          errors.JobError: If it is not a small JSON object; NumPy scalars are taken as numbers.
+          errors.JobError: If it is not a small JSON object; NumPy scalars count as numbers.
         """
         if not isinstance(contributed, Mapping):
             raise errors.JobError(
@@ -190,12 +190,12 @@ class Contribution:
             text = json.dumps(plain)
         except (TypeError, ValueError) as error:
             raise errors.JobError(
-                f"status() of {who} returned what is not JSON: {error}; it returned {plain!r}"
+                f"status() of {who} returned {plain!r}, which JSON cannot represent: {error}"
             ) from error
         if len(text) > _LONGEST_DETAILS:
             raise errors.JobError(
-                f"status() of {who} returned {len(text):,} characters of JSON; {_LONGEST_DETAILS:,}"
-                " are the most: it is sent to all who ask, so write data to files instead"
+                f"status() of {who} returned {len(text):,} characters of JSON; the limit is "
+                f"{_LONGEST_DETAILS:,}: it is sent to everyone who asks, so write data to files"
             )
         for key in ("steps", "version", "version_lag"):
             if not isinstance(plain.get(key), (int, type(None))):
@@ -210,7 +210,7 @@ class Contribution:
 
 
 def _text(text: str) -> str:
-    """`text` without what UTF-8 has no way to write, such as half a character of a broken path."""
+    """Replaces what UTF-8 cannot represent, such as half a character of a broken path."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

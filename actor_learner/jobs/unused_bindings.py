@@ -1,7 +1,7 @@
-"""Finds bindings that no job of a run has used: each job tells its own, and all are compared.
+"""Finds bindings that no job of a run has used, by comparing what each job has not used.
 
-A job uses only a part of the configuration, so that alone it cannot tell a mistake from what is
-meant for another job.
+A job uses only a part of the configuration, and cannot tell a mistake from a binding that is meant
+for another job.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ _KEY = "unused"
 
 
 def answer_unknown(wire: protocol.Server) -> None:
-    """Has a wire answer that the job does not know yet which bindings it will not use."""
+    """Makes a wire answer that the job does not know its unused bindings yet."""
     wire.handle(commands.UNUSED_BINDINGS, lambda request: request.answer({_KEY: None}))
 
 
 def report(job: job_lib.Job) -> None:
-    """Has the job's wire tell which bindings this process, having built all, has not used."""
+    """Makes the job's wire answer with the bindings that this process, now built, has not used."""
     found = config.unused()
     job.wire.handle(commands.UNUSED_BINDINGS, lambda request: request.answer({_KEY: found}))
 
 
 def read(body: Mapping[str, Any]) -> dict[str, str] | None:
-    """What a job has answered: a line for each binding that it has not used; None if not known.
+    """Reads a job's answer: a line for each binding it has not used; None if it does not know.
 
     Raises:
-      errors.JobError: If it has answered something else.
+      errors.JobError: If the answer is something else.
     """
     found = body.get(_KEY)
     is_text = isinstance(found, dict) and all(isinstance(line, str) for line in found.values())
@@ -43,14 +43,14 @@ def read(body: Mapping[str, Any]) -> dict[str, str] | None:
 
 
 def in_common(reported: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """What none of the jobs has used, one line for each binding.
+    """Returns one line for each binding that no job has used.
 
     Args:
-      reported: By the name of each job, such as `actor-0`, what it has not used.
+      reported: What each job has not used, by its name, such as `actor-0`.
     """
     if not reported:
         return []
     everywhere = set.intersection(*(set(unused) for unused in reported.values()))
-    # The learner builds most, so that its reasons say most; without one, any will do.
+    # The learner builds the most, so that its reasons are the best; without one, any will do.
     reasons = reported.get("learner-0", next(iter(reported.values())))
     return [reasons[binding] for binding in reasons if binding in everywhere]

@@ -34,7 +34,7 @@ class JobSpec:
         goes here: a command line is shown by `ps`, and kept in the log.
       resources: What it needs of its node, such as `{"CPU": 1}`; for clusters only.
       grace_seconds: How long it may take to end when asked, saving included; then it is killed.
-      tolerated: Whether the run goes on without it when it has failed for good; of actors, one must
+      tolerated: Whether the run continues without it when it has failed for good; one actor must
         be left.
     """
 

@@ -1,4 +1,4 @@
-"""The end of the wire that asks: connects again by itself, and never delivers a request late."""
+"""The end of the wire that asks; it reconnects by itself and never delivers a request late."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Client(protocol.Client):
 
     Args:
       address: `tcp://host:port`, what the server's `address` says.
-      who: What to call this end in the server's words, e.g. `actor-3`.
-      keys: Of the run; None for none.
+      who: Name of this end, e.g. `actor-3`.
+      keys: Of the run; None if the server demands none.
       context: Of ZeroMQ, to share among many clients, which its owner ends; None for its own.
       resend_seconds: Ask again, with the same id, if no answer has come for so long; for servers
         that take the same request twice as once. None never does.
@@ -207,7 +207,7 @@ class Client(protocol.Client):
         seconds = time.monotonic() - pending.began
         pending.answer.set_exception(
             protocol.NoAnswerError(
-                f"{self._who} asked {self.address} for {pending.kind!r}; it {what} after "
+                f"{self._who} asked {self.address} for {pending.kind!r}, which {what} after "
                 f"{seconds:.1f} s"
             )
         )

@@ -147,4 +147,4 @@ class SocketLoop:
         try:
             function()
         except Exception:
-            logging.exception("%s goes on after an error", self._name)
+            logging.exception("%s continues after an error", self._name)

@@ -1,4 +1,4 @@
-"""What the two ends of the wire look like to their users, over sockets or within one process.
+"""Defines the two ends of the wire, over sockets or within one process.
 
 A server answers requests by kind, and publishes topics. A client asks, and follows topics:
 
@@ -28,13 +28,13 @@ from actor_learner.messaging import messages
 from actor_learner.support import errors
 
 FOLLOW = "follow"
-"""The kind of request by which a client follows a topic; repeated before the lease runs out."""
+"""The request by which a client follows a topic; repeated before its lease runs out."""
 
 LEASE_SECONDS = 10.0
-"""A client that has not renewed its following for so long is forgotten."""
+"""How long a client follows a topic without renewing that."""
 
 RENEW_SECONDS, RENEW_TOLD_SECONDS = 2.0, 4.0
-"""How often a client renews its following: one that is told nothing, and one that is."""
+"""How often a client renews that: while it receives nothing, and while it does."""
 
 
 class NoAnswerError(errors.JobTimeoutError):
@@ -42,7 +42,7 @@ class NoAnswerError(errors.JobTimeoutError):
 
 
 class RefusedError(errors.JobError):
-    """The other end of the wire refused a request, and says why."""
+    """The other end of the wire has refused a request, with a reason."""
 
 
 class Request:
@@ -50,7 +50,7 @@ class Request:
 
     Attributes:
       message: What was asked.
-      who: The client's name for itself; not proved by anything.
+      who: The name that the client gives itself, without proof.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Server(_End):
 
     @abc.abstractmethod
     def handle(self, kind: str, handler: Handler) -> None:
-        """Has requests of a kind answered by `handler` from now on; replaces an earlier one.
+        """Answers requests of a kind by `handler` from now on; replaces an earlier one.
 
         Raises:
           ValueError: If the kind is `FOLLOW`, which the server answers itself.
@@ -121,7 +121,7 @@ class Server(_End):
 
     @abc.abstractmethod
     def add_topic(self, topic: str) -> None:
-        """Lets a topic be published and followed from now on; one that is there already stays.
+        """Adds a topic that can be published and followed; an existing one stays.
 
         A client on a socket that wanted to follow it before asks again every `RENEW_SECONDS`.
         """
@@ -133,7 +133,7 @@ class Server(_End):
         body: Mapping[str, Any],
         arrays: Mapping[str, np.ndarray] | None = None,
     ) -> None:
-        """Sends to all that follow a topic, and to whoever follows it later, until the next one.
+        """Sends to all followers of a topic, and to later ones until the next call.
 
         Does not wait for sockets; `arrays` are copied.
 
@@ -143,7 +143,7 @@ class Server(_End):
 
     @abc.abstractmethod
     def followers(self, topic: str) -> Sequence[str]:
-        """Who follows a topic now, by their names for themselves; not to be changed.
+        """Returns the names of those who follow a topic now; not to be changed.
 
         Costs next to nothing, however many they are.
         """
@@ -186,7 +186,7 @@ class Client(_End):
 
     @abc.abstractmethod
     def follow(self, topic: str, listener: Listener) -> None:
-        """Has `listener` called with what is published, beginning with what was published last."""
+        """Calls `listener` with what is published, beginning with the latest."""
 
 
 def check_kind(kind: str) -> None:

@@ -51,8 +51,8 @@ def prepare(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Takes anything that can be seen as arrays; what it returns can be written.
 
     Raises:
-      parameter_errors.ParameterError: If `values` is no flat dictionary of numeric arrays, or one
-        of them is not finite.
+      parameter_errors.ParameterError: If `values` is not a flat dictionary of numeric arrays, or
+        one of them is not finite.
     """
     if not isinstance(values, Mapping) or not values:
         raise parameter_errors.ParameterError(

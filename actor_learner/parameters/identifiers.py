@@ -44,7 +44,7 @@ def check_version(version: int) -> int:
     """Returns `version` as an int.
 
     Raises:
-      parameter_errors.ParameterError: If it is no whole number, or negative.
+      parameter_errors.ParameterError: If it is not a whole number, or negative.
     """
     try:
         number = int(version)

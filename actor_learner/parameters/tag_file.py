@@ -26,7 +26,7 @@ def read(directory: pathlib.Path) -> dict[str, str]:
     try:
         tags = json.loads(text)
         if not isinstance(tags, dict) or not all(isinstance(file, str) for file in tags.values()):
-            raise ValueError("it is no dictionary of strings")
+            raise ValueError("it is not a dictionary of strings")
     except ValueError as error:
         raise parameter_errors.ParameterError(
             f"{path} is damaged ({error}): remove it and tag again"

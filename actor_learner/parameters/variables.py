@@ -87,8 +87,8 @@ def warm_start(subject: Any, source: str | os.PathLike, *, name: str = "policy")
     """Begins from what was learned before; of other runs, or of this one.
 
     Only what `subject` holds is set: of an agent its policy, so that value networks that the policy
-    does not use, and the optimizer, begin anew. Do it before the agent is initialized (`Learner`
-    does that), so that target networks are copied from what was assigned.
+    does not use, and the optimizer, start from scratch. Do it before the agent is initialized
+    (`Learner` does that), so that target networks are copied from what was assigned.
 
     Args:
       subject: As for `named_variables`.

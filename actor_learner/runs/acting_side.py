@@ -42,7 +42,8 @@ class ActingSide:
         for them by `Actor.summary_interval`; None writes none.
       policy_version: As of `Actor`: the version as a plain number, if the caller knows it.
       policy_epoch: As of `Actor`: the incarnation of the learner whose version it is.
-      observers: Called with each step, before it is written.
+      transition_observers: Called with each `(time_step, policy_step, next_time_step)` before it
+        is written.
 
     Attributes:
       actor: Steps the environment.
@@ -69,16 +70,16 @@ class ActingSide:
         summary_dir: str | None = None,
         policy_version: Callable[[], int] | None = None,
         policy_epoch: Callable[[], int] | None = None,
-        observers: Sequence[Callable[[Any], None]] = (),
+        transition_observers: Sequence[Callable[[Any], None]] = (),
     ) -> None:
         self._closing = contextlib.ExitStack()
         self._turns = 0
         self._recorder: experience_recorder.ExperienceRecorder | None = None
         self.watch = step_watch.StepWatch(experiment.sample_timeout_seconds)
         try:
-            watching: list[Any] = [self.watch]
+            observers: list[Any] = [self.watch]
             if experiment.record:
-                watching.append(self._open_recorder(recording_dir, algorithm, plan.num_lanes))
+                observers.append(self._open_recorder(recording_dir, algorithm, plan.num_lanes))
             self._writer = plan.stream.observer(
                 plan.experience, client, version=lambda: self.actor.policy_version
             )
@@ -97,8 +98,11 @@ class ActingSide:
                 train_step,
                 steps_per_run=None if group_steps else plan.collect_steps,
                 group_steps_per_run=group_steps,
-                observers=[*observers, *([] if transitions else [self._writer]), *watching],
-                transition_observers=[self._writer] if transitions else [],
+                observers=[*([] if transitions else [self._writer]), *observers],
+                transition_observers=[
+                    *transition_observers,
+                    *([self._writer] if transitions else []),
+                ],
                 metrics=self.metrics,
                 summary_dir=summary_dir if summarizes else None,
                 environment_step=environment_step,

@@ -1,7 +1,7 @@
-"""The epoch of a run: which of the processes that have trained it is the one that may.
+"""Counts the epochs of a run, so that only the latest of its learners may write.
 
-A learner that was stopped for longer than its lease has a successor when it wakes up. Both may
-believe to be the learner; the one with the lower epoch is refused wherever it saves or speaks.
+A learner that was stopped for longer than its lease has a successor when it continues. Both believe
+that they are the learner; the one with the lower epoch is refused wherever it saves or publishes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Epoch:
     """One incarnation of a run's learner.
 
     Attributes:
-      number: How many there were before it, in one process or as a job.
+      number: How many there were before, in one process or as jobs.
 
     Args:
       path: The file in the run directory that counts them.
@@ -31,10 +31,10 @@ class Epoch:
 
     @classmethod
     def begin(cls, run: run_directory.RunDirectory) -> Epoch:
-        """Begins the next one. From now on all earlier ones are refused.
+        """Begins the next epoch. From now on all earlier ones are refused.
 
-        A checkpoint could not count them: a process that was killed has left none, and its
-        successor resumes from the same one as itself.
+        A checkpoint could not count them: a process that is killed before it saves has a successor
+        that resumes from the same checkpoint.
 
         Raises:
           errors.ConfigError: If the count cannot be read or written.
@@ -52,7 +52,7 @@ class Epoch:
         return cls(path, number)
 
     def require_latest(self) -> None:
-        """Refuses to go on if another process has begun to train the run.
+        """Raises if another process has begun to train the run.
 
         Raises:
           errors.SupersededError: If one has.
@@ -60,8 +60,8 @@ class Epoch:
         latest = _read(self._path) - 1
         if latest > self.number:
             raise errors.SupersededError(
-                f"another process has begun to train {self._path.parent} (epoch {latest}, this one "
-                f"is {self.number}): this one was silent for too long, saves nothing more and ends"
+                f"another process has begun to train {self._path.parent} (epoch {latest}; this one "
+                f"is {self.number}): this process was silent for too long, saves nothing and ends"
             )
 
 

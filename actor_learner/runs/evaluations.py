@@ -127,7 +127,7 @@ class Evaluations:
         else:
             logging.info(
                 "evaluator-%d: %s would reach the target %g, but %s does not confirm it: the "
-                "target is not reached, and training goes on.",
+                "target is not reached, and training continues.",
                 result["evaluator"],
                 rated,
                 target,

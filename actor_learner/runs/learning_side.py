@@ -129,7 +129,7 @@ class LearningSide:
 
     @property
     def train_step_now(self) -> int:
-        """Train steps so far, those of a call that goes on in another thread included."""
+        """Train steps so far, including those of a call that is running in another thread."""
         return int(counters.read(self._train_step))
 
     @property

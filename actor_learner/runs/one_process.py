@@ -137,7 +137,7 @@ class OneProcess:
 
     @property
     def restored_from(self) -> str | None:
-        """The checkpoint that training goes on from."""
+        """The checkpoint from which training resumes."""
         return self._learning.trainer.learner.restored_from
 
     @property

@@ -1,4 +1,4 @@
-"""What the learner knows of the actors' episodes, from their reports."""
+"""Sums up the actors' reports of steps and episodes for the learner."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 _REMEMBERED_PROCESSES = 1_000
-"""Of all actors together: a report that comes twice is seconds old, and fewer processes than these
-have come and gone since."""
+"""Of all actors together: a repeated report is seconds old, and fewer processes than these have
+been started since."""
 
 _REMEMBERED_PER_ACTOR = 10
 """At least: more than an actor reports again in the name of its earlier processes."""
 
 
 class _Process(NamedTuple):
-    """What one process of an actor has reported last."""
+    """The latest report of one process of an actor."""
 
     actor: int
     steps: int
@@ -27,8 +27,8 @@ class _Process(NamedTuple):
 class ReportedStatistics(tf.train.experimental.PythonState):
     """Sums up the reports of all actors; part of the learner's checkpoints.
 
-    Reports count from the beginning of the actor's process. One that is lost with a learner is
-    made good by the next one, and one that comes again changes nothing.
+    Reports hold totals of the actor's process. One that is lost with a learner is made good by the
+    next, and a repeated one changes nothing.
 
     Attributes:
       environment_steps: Steps reported, over all actors and their earlier processes.
@@ -43,7 +43,7 @@ class ReportedStatistics(tf.train.experimental.PythonState):
         self._version_lag_seconds: float | None = None
 
     def take(self, report: dict[str, Any]) -> int:
-        """Takes in one report; returns the environment steps that it adds."""
+        """Processes one report; returns the environment steps that it adds."""
         actor = report["actor"]
         before = self.environment_steps
         for process in report.get("earlier", ()):
@@ -81,9 +81,9 @@ class ReportedStatistics(tf.train.experimental.PythonState):
                 del self._processes[name]
 
     def take_version_lag_seconds(self) -> float | None:
-        """The most seconds by which an actor was behind, in the reports since the last call.
+        """Returns the longest time that an actor was behind, in the reports since the last call.
 
-        None if none of them says. It is no part of checkpoints.
+        None if none of them says. It is not part of checkpoints.
         """
         lag, self._version_lag_seconds = self._version_lag_seconds, None
         return lag
@@ -109,7 +109,7 @@ class ReportedStatistics(tf.train.experimental.PythonState):
         return [value for values in self._lengths.values() for value in values]
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps, as plain JSON types: all of `EpisodeStatistics`, and more."""
+        """Returns what a checkpoint keeps, as JSON types: all of `EpisodeStatistics`, and more."""
         return {
             "environment_steps": self.environment_steps,
             "episodes": self.episodes,
@@ -119,7 +119,7 @@ class ReportedStatistics(tf.train.experimental.PythonState):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over what `state` returned in an earlier process, of one-process mode even."""
+        """Restores what `state` returned in an earlier process, even of a run in one process."""
         self.environment_steps = state["environment_steps"]
         self._processes = {
             name: _Process(*reported) for name, reported in state.get("processes", {}).items()

@@ -174,7 +174,7 @@ class ActingThread:
         since = self._watch.now()
         with self._changed:
             while self._error is None and not until():
-                # `until` may have found that collecting must go on before anything can be due.
+                # `until` may have found that collecting must continue before anything can be due.
                 self._changed.notify_all()
                 self._changed.wait(_LOOK_UP_SECONDS)
                 overdue = self._watch.overdue_seconds(since)

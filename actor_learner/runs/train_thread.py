@@ -1,7 +1,7 @@
 """Train steps in a thread of their own, so that whoever waits for them can give up.
 
 A dataset whose server is gone waits inside TensorFlow, without an end and beyond the reach of
-signals; it goes on when a server is back at the same address.
+signals; it continues when a server is back at the same address.
 """
 
 from __future__ import annotations

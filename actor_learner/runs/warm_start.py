@@ -33,7 +33,7 @@ class WarmStart:
         self._source = source
 
     def apply(self, agent: Any, run_dir: run_directory.RunDirectory) -> None:
-        """Gives the agent's policy the source's values, unless the run goes on from a checkpoint.
+        """Gives the agent's policy the source's values, unless the run resumes from a checkpoint.
 
         To be called before the agent is initialized, which copies them to its target networks.
 
@@ -44,7 +44,7 @@ class WarmStart:
         if self._source is None:
             return
         if run_dir.has_checkpoints:
-            logging.info("The run goes on from its checkpoint, not from %s.", self._source)
+            logging.info("The run resumes from its checkpoint, not from %s.", self._source)
             return
         from actor_learner.parameters import parameter_errors, variables
 
@@ -65,14 +65,14 @@ def add_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse_to_resume(bindings: Sequence[str]) -> None:
-    """Raises if a run that is resumed is to begin anew, too.
+    """Raises if a run is to be resumed and warm-started at the same time.
 
     Raises:
       errors.ConfigError: If so.
     """
     if any(binding.startswith(f"{_PARAMETER} =") for binding in bindings):
         raise errors.ConfigError(
-            "--resume goes on from the run's own checkpoint: leave out --warm_start, or begin a "
+            "--resume continues from the run's own checkpoint: leave out --warm_start, or begin a "
             "new run with it"
         )
 

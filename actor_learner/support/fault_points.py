@@ -3,11 +3,12 @@
 `ACTOR_LEARNER_DIE_AT='report counted,turn taken@/a/directory'` ends the process that first gets to
 each of these points, and leaves a marker of that name in the directory, so that its successor
 lives. `ACTOR_LEARNER_STOP_AT` has the process stop (SIGSTOP) until somebody continues it. Without
-the variables a point costs a comparison.
+the variables a point costs a look into a dictionary.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import signal
@@ -41,6 +42,7 @@ POINTS = (
 )
 
 
+@functools.cache
 def _wanted() -> dict[str, tuple[signal.Signals, pathlib.Path]]:
     """By point, the signal to send and the marker to leave."""
     found = {}
@@ -54,17 +56,15 @@ def _wanted() -> dict[str, tuple[signal.Signals, pathlib.Path]]:
     return found
 
 
-_signals = _wanted()
-
-
 def reach(point: str) -> None:
     """Ends or stops the process if that is wanted here, and no process came here before it.
 
     The marker holds the process's id.
     """
-    if not _signals or point not in _signals:
+    wanted = _wanted().get(point)
+    if wanted is None:
         return
-    number, marker = _signals[point]
+    number, marker = wanted
     try:
         with open(marker, "x") as file:
             file.write(str(os.getpid()))

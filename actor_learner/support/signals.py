@@ -46,7 +46,7 @@ def stop_on_signal(
     thread reads it there.
 
     Args:
-      terminal: Where the user is told what is going on.
+      terminal: Where the user is told what happens.
       exits: Whether the second signal ends the process. If not, which suits a notebook, it raises
         KeyboardInterrupt in the main thread.
       words: What the first signal does.

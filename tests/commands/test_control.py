@@ -90,9 +90,9 @@ def test_a_job_is_ended_by_name_and_never_all_by_mistake(run, capsys):
 @pytest.mark.parametrize(
     "arguments, code, words",
     [
-        (["resume"], 1, "no worker of run run is paused. Those known: actor-0: running"),
+        (["resume"], 1, "no worker of run run is paused. Known workers: actor-0: running"),
         (["pause", "--job=learner"], 1, "no learner of run run is alive"),
-        (["resume", "--job=actor-0"], 1, "is running: 'resume' is for one that is paused"),
+        (["resume", "--job=actor-0"], 1, "'resume' needs a worker that is paused, but actor-0"),
         (["pause", "--job=actor-one"], 2, "--job=actor-one is not a job"),
     ],
 )
@@ -154,7 +154,7 @@ def test_ping_tells_who_answers_even_during_a_poll_and_who_does_not(run, workers
     leave(directory, status_lib.Status("actor", 7, "running"))
     assert control(directory, "ping") == 1
     said = capsys.readouterr().out
-    assert "no answer of actor-7: lost (was running; no heartbeats any more)" in said
+    assert "no answer of actor-7: lost (was running; its heartbeats have stopped)" in said
     assert said.count("answers: running") == 3
     assert control(directory, "ping", "--job=actor-0") == 0
 

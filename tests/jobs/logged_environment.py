@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import numpy as np
 from tf_agents.environments import py_environment
@@ -23,10 +24,14 @@ class LoggedEnvironment(py_environment.PyEnvironment):
       seed: Of no effect.
       num_envs: Must be 1.
       path: Gets one byte per step, of all processes; None writes nothing.
+      seconds: How long a step takes, without work.
     """
 
-    def __init__(self, seed: int = 0, num_envs: int = 1, path: str | None = None) -> None:
+    def __init__(
+        self, seed: int = 0, num_envs: int = 1, path: str | None = None, seconds: float = 0.0
+    ) -> None:
         super().__init__()
+        self._seconds = seconds
         assert num_envs == 1
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         self._file = None if path is None else os.open(path, flags, 0o600)
@@ -45,6 +50,7 @@ class LoggedEnvironment(py_environment.PyEnvironment):
     def _step(self, action):
         if self._current_time_step.is_last():
             return self._reset()
+        time.sleep(self._seconds)
         if self._file is not None:
             os.write(self._file, b".")
         self._step_of_episode += 1

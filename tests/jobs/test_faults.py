@@ -69,6 +69,22 @@ class Run:
             return 0
         return status.details.get("environment_steps", 0)
 
+    def stop_and_continue(self, kind):
+        """Stops one job at a random moment until it is seen to be silent, and continues it."""
+        before = self.status(kind)
+        others_go_on = kind in ("actor", "evaluator")
+        os.kill(before.pid, signal.SIGSTOP)
+        try:
+            if others_go_on:  # They would be done before everybody had been stopped and killed.
+                self.controller.send(states.PAUSE, kind="learner")
+            self.wait(lambda: self.status(kind).silent_seconds, f"{kind} is silent")
+        finally:
+            os.kill(before.pid, signal.SIGCONT)
+        self.wait(lambda: not self.status(kind).silent_seconds, f"{kind} answers again")
+        if others_go_on:
+            self.controller.send(states.RESUME, kind="learner")
+        assert self.status(kind).incarnation == before.incarnation
+
     def kill(self, kind):
         """Kills one job at a random moment and waits until its successor runs; returns both."""
         before = self.status(kind)
@@ -143,6 +159,7 @@ def test_training_goes_on_whichever_job_is_killed(run):
             others = run.incarnations("learner", "actor")
             run.wait(run.saved_items, "the replay is saved")
             saved = run.saved_items()
+        run.stop_and_continue(kind)
         before, after = run.kill(kind)
         assert after.restarts == before.restarts + 1
         if kind == "learner":

@@ -190,7 +190,7 @@ def test_the_final_version_is_evaluated(story):
 def test_a_second_learner_of_the_run_refuses_to_start(story):
     code, said, first_pid = story.rival
     assert code == 1
-    assert f"learner-0 of run mine is running already, as process {first_pid}" in said
+    assert f"learner-0 of run mine is already running, as process {first_pid}" in said
 
 
 def test_a_table_of_the_users_own_carries_a_payload_of_its_own(story):

@@ -58,7 +58,7 @@ def test_of_a_killed_job_the_place_is_free_at_once(tmp_path):
     second = start("tests.launch.toy_job", "learner", f"--run={tmp_path}")
     _, said = second.communicate(timeout=DEADLINE)
     assert second.returncode == 1
-    assert f"is running already, as process {first.pid}" in said
+    assert f"is already running, as process {first.pid}" in said
     first.kill()
     first.communicate(timeout=DEADLINE)
     (tmp_path / "learner-0.finish").touch()
@@ -86,12 +86,12 @@ def test_a_job_that_meets_a_nan_says_so_by_an_exit_code_of_its_own(tmp_path):
 @pytest.mark.parametrize(
     "argv, words",
     [
-        ([], "which run"),
+        ([], "--run is missing"),
         (["--run=word"], "no name registry is given"),
         (["--run=word", "--registry=memory://x"], "within one process"),
-        (["--run=runs/x", "--registry=./names", "--seed=-1"], "--seed must lie in"),
+        (["--run=runs/x", "--registry=./names", "--seed=-1"], "--seed=-1 is out of range"),
         (["--run=runs/x", "--registry=./names", "--index=-1"], "--index must be at least 0"),
-        (["--run=/", "--registry=./names"], "has no name"),
+        (["--run=/", "--registry=./names"], "contains no name"),
     ],
 )
 def test_wrong_flags_are_refused_with_what_to_do(argv, words, monkeypatch, tmp_path):
@@ -119,7 +119,7 @@ def test_a_flag_of_earlier_versions_is_refused_with_the_reason_before_tensorflow
         timeout=DEADLINE,
     )
     assert refused.returncode == 2, refused.stderr
-    assert "--num_actors is not needed any more: actors join and leave" in refused.stderr
+    assert "--num_actors is no longer needed: actors may join and leave" in refused.stderr
 
 
 def test_calls_that_still_wait_for_a_server_do_not_spoil_the_exit_code():
@@ -188,20 +188,20 @@ def test_the_users_jobs_are_read_without_importing_anything():
 @pytest.mark.parametrize(
     "binding, words",
     [
-        ("Jobs.extra = {'actor': @X}", "which is one of ours"),
-        ("Jobs.extra = [@X]", "must be written out as a dict"),
-        ("Jobs.extra = %jobs", "must be written out as a dict"),
-        ("Jobs.counts = {'painter': 1}", "'painter', which is not a job of Jobs.extra \\(none\\)"),
+        ("Jobs.extra = {'actor': @X}", "a name that is reserved"),
+        ("Jobs.extra = [@X]", "must be a literal dict"),
+        ("Jobs.extra = %jobs", "must be a literal dict"),
+        ("Jobs.counts = {'painter': 1}", "'painter', which is not in Jobs.extra \\(none\\)"),
         ("Jobs.counts = {'actor': 4}", "use --actors of `actor-learner up`"),
-        ("Jobs.counts = {'actor': %many}", "must be written out as a dict"),
+        ("Jobs.counts = {'actor': %many}", "must be a literal dict"),
         ("Jobs.extra = {'My Job': @X}", "cannot be the kind of a job"),
         ("Jobs.final_evaluation_seconds = -1", "number, at least 0; got -1"),
         ("Jobs.final_evaluation_seconds = None", "number, at least 0; got None"),
-        ("Jobs.final_evaluation_seconds = %seconds", "written out as a number"),
-        ("Jobs.silent_seconds = 'long'", "Jobs.silent_seconds must be written out as a number"),
+        ("Jobs.final_evaluation_seconds = %seconds", "a literal number"),
+        ("Jobs.silent_seconds = 'long'", "Jobs.silent_seconds must be a literal number"),
         ("Jobs.stuck_seconds = -1", "Jobs.stuck_seconds must"),
         ("Jobs.no_actors_seconds = True", "Jobs.no_actors_seconds must"),
-        ("Jobs.extra = {'launcher': @X}", "which is one of ours"),
+        ("Jobs.extra = {'launcher': @X}", "a name that is reserved"),
     ],
 )
 def test_wrong_declarations_are_refused(binding, words):
@@ -237,7 +237,7 @@ def test_a_job_of_the_users_own_is_a_command(monkeypatch, capsys):
 
 def test_what_is_no_worker_is_refused():
     jobs = settings.Jobs(extra={"watcher": dict})
-    with pytest.raises(errors.ConfigError, match="makes a dict, which is not derived from"):
+    with pytest.raises(errors.ConfigError, match="makes a dict; it must make an instance of"):
         jobs.make("watcher")
     with pytest.raises(errors.ConfigError, match="has no job 'painter'; it has watcher"):
         jobs.make("painter")

@@ -47,10 +47,10 @@ def test_commands_lead_from_state_to_state(state, command, following):
 @pytest.mark.parametrize(
     "state, command, words",
     [
-        ("ready", "pause", "'pause' is for one that is running"),
-        ("running", "start", "for one that is ready, and it is running already"),
-        ("paused", "pause", "it is paused already"),
-        ("running", "jump", "there is no command 'jump': there are start, pause"),
+        ("ready", "pause", "'pause' needs a worker that is running"),
+        ("running", "start", "needs a worker that is ready, but .* is running already"),
+        ("paused", "pause", "is paused already"),
+        ("running", "jump", "'jump' is not a command: use start, pause"),
     ],
 )
 def test_commands_that_make_no_sense_are_refused_with_the_reason(state, command, words):

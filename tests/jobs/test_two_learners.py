@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def test_a_learner_that_was_stopped_is_refused_everywhere_and_says_so(tmp_path):
-    run = logged_run.LoggedRun(tmp_path)
+    run = logged_run.LoggedRun(tmp_path, seconds=0.002)
     # As if by launchers on two machines: by hand, the lock of the directory would refuse one.
     machine = job_processes.Machine(tmp_path / "machine")
     flags = [f"--gin_file={run.gin_file}", f"--run={run.run_dir}", "--seed=1"]

@@ -79,9 +79,11 @@ def test_commands_take_a_worker_through_its_states(space, commander):
 def test_a_command_that_makes_no_sense_is_refused_and_changes_nothing(space, commander):
     running = toy_workers.Running(toy_workers.Puppet(), space=space)
     commander.wait_for(states.RUNNING, ["actor-0"], timeout=DEADLINE)
-    with pytest.raises(errors.JobError, match="actor-0 of run run is running: 'resume' is for"):
+    with pytest.raises(
+        errors.JobError, match="'resume' needs a worker that is paused, but actor-0"
+    ):
         commander.send("resume")
-    with pytest.raises(errors.JobError, match="there is no command 'jump'"):
+    with pytest.raises(errors.JobError, match="'jump' is not a command"):
         commander.send("jump")
     assert commander.worker("actor").state == states.RUNNING
     finish(running)
@@ -151,10 +153,10 @@ def test_one_that_takes_no_commands_keeps_them_from_nobody_else(space, commander
 @pytest.mark.parametrize(
     "body, words",
     [
-        ({}, "a command has a name"),
-        ({"command": 3, "seconds": 1}, "a command has a name"),
+        ({}, "a command needs a name"),
+        ({"command": 3, "seconds": 1}, "a command needs a name"),
         ({"command": "pause", "seconds": "long"}, "'seconds' to wait"),
-        ({"command": "jump", "seconds": 1}, "there is no command 'jump'"),
+        ({"command": "jump", "seconds": 1}, "'jump' is not a command"),
     ],
 )
 def test_what_is_not_a_command_is_refused(space, commander, body, words):
@@ -180,8 +182,10 @@ def test_commands_that_nobody_can_obey_yet_do_not_pile_up(space, commander):
         client.request(commands.PING, timeout_seconds=DEADLINE)
         release.set()
         refused = [str(answer.exception(DEADLINE)) for answer in sent]
-    assert sum("1,000 commands wait for actor-0" in words for words in refused) == 100
-    assert sum("'start' is for one that is ready" in words for words in refused) == 1_000
+    assert (
+        sum("1,000 commands are already waiting for actor-0" in words for words in refused) == 100
+    )
+    assert sum("'start' needs a worker that is ready" in words for words in refused) == 1_000
     finish(running)
 
 
@@ -279,7 +283,7 @@ def test_a_status_carries_rates_version_and_what_the_worker_adds(space, commande
 @pytest.mark.parametrize(
     "contributed, words",
     [
-        ({"model": object()}, "what is not JSON"),
+        ({"model": object()}, "which JSON cannot represent"),
         ({"steps": "many"}, "steps='many'"),
         ([1], "returned a list"),
         ({"text": "x" * 9_000}, "9,0.. characters"),
@@ -295,7 +299,7 @@ def test_a_status_that_cannot_be_shown_is_an_error_that_names_it(space, contribu
 def test_a_poll_that_returns_something_else_is_an_error(space):
     puppet = toy_workers.Puppet()
     puppet.tasks.put(lambda: 3)
-    with pytest.raises(errors.JobError, match="returned 3; it must return whether it is done"):
+    with pytest.raises(errors.JobError, match="returned 3; it must return True, False"):
         toy_workers.Running(puppet, space=space).join()
 
 
@@ -303,7 +307,7 @@ def test_of_two_processes_that_want_a_place_the_second_is_refused(space, command
     first = toy_workers.Running(toy_workers.Puppet(), "learner", space=space)
     commander.wait_for(states.RUNNING, ["learner-0"], timeout=DEADLINE)
     second = toy_workers.Puppet()
-    with pytest.raises(errors.JobError, match="learner-0 of run run is running already, as proc"):
+    with pytest.raises(errors.JobError, match="learner-0 of run run is already running, as proc"):
         toy_workers.Running(second, "learner", space=space).join()
     assert second.calls == []
     assert commander.worker("learner").state == states.RUNNING
@@ -321,7 +325,7 @@ def test_a_worker_whose_place_was_taken_ends_and_leaves_the_successor_alone(spac
         running.join()
     assert running.worker.calls[-1] == "close" and running.job.displaced
     left = status.Status.from_json(thief.get(names.record("run", "actor", 0)))
-    assert left.state == states.CONFIGURING  # The successor's, not overwritten by the loser.
+    assert left.state in states.LIVE  # Not overwritten by the loser's end.
 
 
 def test_a_worker_that_has_a_successor_by_the_time_it_is_told_to_end_knows_it(space, commander):
@@ -371,7 +375,7 @@ def test_a_silent_worker_is_lost_and_those_who_wait_are_told(space, commander):
     registry.add(name, registry.get(name).replace("completed", "running"), replace=True)
     seen = commander.worker("actor")
     assert seen.state == states.LOST
-    assert "was running; no heartbeats any more" in seen.describe()
+    assert "was running; its heartbeats have stopped" in seen.describe()
     with pytest.raises(errors.JobTimeoutError, match="actor-0: lost.*; actor-1: never seen"):
         commander.wait_for(states.RUNNING, ["actor-0", "actor-1"], timeout=0.1)
     commander.forget_ended()

@@ -338,7 +338,7 @@ def test_a_second_launcher_of_the_same_run_is_refused(launch):
     second = launch("learner-0")
     code, said = second.end()
     assert code == 1, said
-    assert f"launcher-0 of run run is running already, as process {first.process.pid}" in said
+    assert f"launcher-0 of run run is already running, as process {first.process.pid}" in said
     first.finish("learner-0")
     assert first.end()[0] == 0
 

@@ -173,7 +173,7 @@ def test_rows_join_what_launcher_and_jobs_know():
     assert job_rows.rows(jobs, reader, now=0.0) == [
         view.JobRow("learner-0", "learner", "running", None, 100, None, 1),
         view.JobRow("replay-0", "replay", "starting", restarts=1),
-        view.JobRow("actor-0", "actor", "running", 5.0, 90, 10, 1, "the same poll for 0:31"),
+        view.JobRow("actor-0", "actor", "running", 5.0, 90, 10, 1, "in the same poll for 0:31"),
         view.JobRow("evaluator-0", "evaluator", "starting"),
         view.JobRow("watcher-0", "watcher", "completed", restarts=1),
     ]
@@ -198,6 +198,6 @@ def test_the_row_of_the_replay_shows_how_often_its_experience_is_used():
 
     assert note() == "7.97 samples/insert, 1,024 items"
     assert note(message="") == "7.97 samples/insert"
-    assert note(poll_seconds=31.0) == "the same poll for 0:31"
+    assert note(poll_seconds=31.0) == "in the same poll for 0:31"
     failure = status.Failure("ReplayError", "no room", "")
     assert note(failure=failure) == "ReplayError: no room"

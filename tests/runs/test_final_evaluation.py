@@ -84,4 +84,4 @@ def test_they_are_waited_for_no_longer_than_the_timeout(caplog, num_evaluators, 
 
 def test_the_learner_refuses_a_number_of_evaluators_that_is_none(capfd):
     assert main.run(["learner", "--gin_file=dqn_cartpole", "--run=x/y", "--num_evaluators=-1"]) == 2
-    assert "error: --num_evaluators must be 0 or more, got -1" in capfd.readouterr().err
+    assert "error: --num_evaluators=-1 is negative: use 0 or more" in capfd.readouterr().err

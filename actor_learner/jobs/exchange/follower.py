@@ -21,7 +21,7 @@ _PULL_SECONDS = 10.0
 
 
 class Follower:
-    """Hears the news as they come; asks for the policy only when it is about to be applied.
+    """Receives news as they arrive; asks for the policy only when it is about to be applied.
 
     Args:
       learner: The learner's wire.
@@ -58,13 +58,13 @@ class Follower:
 
     @property
     def is_current(self) -> bool:
-        """Whether the policy that was applied is the latest that the learner tells of."""
+        """Whether the applied policy is the latest one in the news."""
         news = self._news
         return news is not None and self._applied == (news.epoch, news.version)
 
     @property
     def lag(self) -> int | None:
-        """Train steps that the learner is ahead of the applied version; None: unknown."""
+        """Train steps that the learner is ahead of the applied version; None if unknown."""
         news = self._news
         if news is None or self.version < 0:
             return None
@@ -91,10 +91,10 @@ class Follower:
         self._answer = self._learner.submit(news_lib.POLICY, timeout_seconds=_PULL_SECONDS)
 
     def apply(self, wait_seconds: float = 0.0) -> bool:
-        """Assigns what was pulled, if it has come; call it between steps only.
+        """Assigns the pulled policy, if it has arrived; call it only between steps.
 
         Args:
-          wait_seconds: How long to wait for a policy that was asked for.
+          wait_seconds: How long to wait for it.
 
         Returns:
           Whether the policy has changed.
@@ -112,7 +112,7 @@ class Follower:
             messages.require_arrays(message, self._specs)
             pulled = news_lib.checked(message.body, {"epoch": int, "version": int})
         except protocol.NoAnswerError:
-            return False  # The next `pull` asks whoever is the learner by then.
+            return False  # The next `pull` asks the learner of that time.
         except (messages.BadMessageError, protocol.RefusedError) as error:
             logging.error("The learner's policy is refused: %s", error)
             return False
@@ -131,10 +131,7 @@ class Follower:
     def wait_for(
         self, condition: Callable[[], bool], timeout_seconds: float, stopping: threading.Event
     ) -> bool:
-        """Waits until the condition, asked with each news, holds; False if time is up.
-
-        Also if `stopping` is set meanwhile.
-        """
+        """Waits until a condition on the news holds; returns False on timeout or `stopping`."""
         deadline = time.monotonic() + timeout_seconds
         while not condition():
             left = deadline - time.monotonic()
@@ -151,7 +148,7 @@ class Follower:
             known = self._news
             if known is not None and news.epoch < known.epoch:
                 logging.log_first_n(
-                    logging.WARNING, "What a learner of an older epoch says is passed over.", 1
+                    logging.WARNING, "News from a learner of an older epoch are ignored.", 1
                 )
                 return
             self._news = news
@@ -163,7 +160,7 @@ class Follower:
         if problem is not None:
             self._refused = version
             logging.error(
-                "Version %d of the policy is refused, and version %d kept until another one comes: "
+                "Version %d of the policy is refused, and version %d kept until the next one: "
                 "%s is not finite.",
                 version[1],
                 self.version,

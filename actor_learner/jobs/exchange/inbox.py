@@ -1,4 +1,4 @@
-"""What actors and evaluators send to the learner: their counts, their results."""
+"""Receives the reports of actors and the results of evaluators for the learner."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _LISTS = {"returns": {int, float}, "lengths": {int}}
 
 
 class Inbox:
-    """Receives in the wire's thread; takes in, and answers, when the learner says so.
+    """Receives messages in the wire's thread; processes and answers them when the learner calls it.
 
     Args:
-      wire: The learner's, which has the topic of the news by the time of the first `take_all`.
+      wire: The learner's; it must have the topic of the news before the first `take_all`.
       epoch: Of this learner.
-      statistics: Takes the reports.
-      environment_step: Raised by the steps that are reported.
-      known_steps: Returns the environment steps that the learner knows of, for the answers.
-      on_result: Called with the request of an evaluator, which it answers.
+      statistics: Counts what is reported.
+      environment_step: Increased by the reported steps.
+      known_steps: Returns the environment steps counted so far, for the answers.
+      on_result: Called with the request of an evaluator, which it must answer.
 
     Attributes:
       steps: Environment steps that were reported to this learner.
@@ -70,16 +70,16 @@ class Inbox:
         self._leaving: list[protocol.Request] = []
 
     def open(self) -> None:
-        """Has requests received from now on."""
+        """Receives requests from now on."""
         self._wire.handle(news_lib.REPORT, self._receive)
         self._wire.handle(news_lib.RESULT, self._receive)
         self._wire.handle(news_lib.LEAVE, self._receive)
 
     def take_all(self) -> None:
-        """Takes in all that has come, and looks who is there.
+        """Processes all messages that have arrived, and updates who is there.
 
-        Where there are many actors, it does so twenty times per second at most: taking in many
-        reports at once costs a fraction of taking them in one by one.
+        With many actors it does so at most twenty times per second: processing many reports at
+        once costs a fraction of processing them one by one.
         """
         now = time.monotonic()
         if now - self._taken_at < min(_PAUSE_SECONDS, len(self.actors) * _PAUSE_PER_ACTOR):
@@ -92,7 +92,7 @@ class Inbox:
                 self._take(self._waiting.popleft())
         finally:
             if self.steps > before:
-                # Once for all reports: it takes as long as all else that is done for one.
+                # Once for all reports: it takes as long as everything else for one of them.
                 counters.add(self._environment_step, self.steps - before)
 
     @property
@@ -115,7 +115,7 @@ class Inbox:
                 self._answer_report(request)
 
     def present(self, kind: str) -> list[int]:
-        """The indices of the jobs of a kind that follow the news."""
+        """Returns the indices of the jobs of a kind that follow the news."""
         found = set()
         for who in self._wire.followers(news_lib.TOPIC):
             name, _, index = who.rpartition("-")
@@ -141,7 +141,7 @@ class Inbox:
 
     def _receive(self, request: protocol.Request) -> None:
         if len(self._waiting) >= _MAX_WAITING:
-            request.refuse("the learner has more messages than it can take: try again later")
+            request.refuse("the learner has too many messages waiting: try again later")
             return
         self._waiting.append(request)
 
@@ -168,7 +168,7 @@ class Inbox:
         actor = report["actor"]
         if report["last"] != (actor in self._gone):
             (self._gone.add if report["last"] else self._gone.discard)(actor)
-            self._followers = ()  # Who is there is looked at again.
+            self._followers = ()  # Forces an update of who is there.
         steps = self._statistics.take(report)
         if steps:
             self.steps += steps
@@ -191,7 +191,7 @@ class Inbox:
         )
 
     def _rank(self, actor: int) -> tuple[int, int]:
-        """Which one an actor is among all, and how many they are, itself included."""
+        """Returns the rank of an actor among all, and their number, itself included."""
         rank = self._ranks.get(actor)
         if rank is not None:
             return rank, len(self.actors)
@@ -199,7 +199,7 @@ class Inbox:
 
 
 def _report(body: Any) -> dict[str, Any]:
-    """An actor's report, checked.
+    """Reads an actor's report.
 
     Raises:
       messages.BadMessageError: If it is something else.

@@ -1,4 +1,4 @@
-"""What the learner tells the other jobs, and how actors report to it."""
+"""The learner's news for the other jobs, and the checked bodies of messages."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from actor_learner.messaging import messages
 TOPIC = "news"
 POLICY, REPORT, RESULT, LEAVE = "policy", "report", "result", "leave"
 """Requests to the learner: for its policy, with an actor's counts, with an evaluator's result, and
-of an evaluator that was told to end: it is not to be waited for."""
+from an evaluator that was told to end, so that the learner does not wait for it."""
 
 NEWS_SECONDS = 0.05
-"""Least time between two news; a learner that waits tells so many."""
+"""Minimum time between two news, also while the learner waits."""
 
-# Of all jobs together: what talking costs the learner does not grow with their number.
+# Of all jobs together, so that the learner's cost does not grow with their number.
 _NEWS_PER_SECOND = 1_000
 _REPORTS_PER_SECOND = 400
 
 
 def news_seconds(num_followers: int) -> float:
-    """Least time between two news: the more followers, the longer, from fifty on."""
+    """Returns the minimum time between two news, which grows beyond fifty followers."""
     return max(NEWS_SECONDS, num_followers / _NEWS_PER_SECOND)
 
 
 def report_seconds(num_actors: int) -> float:
-    """Least time between two reports of one actor, unless it has to wait for their answer."""
+    """Returns the minimum time between two reports of an actor that need not wait for an answer."""
     return num_actors / _REPORTS_PER_SECOND
 
 
 @dataclasses.dataclass(frozen=True)
 class News:
-    """How far the learner is, and how far actors may go.
+    """The learner's progress, and how far actors may go.
 
     Attributes:
-      epoch: The learner's incarnation; what an older one says is refused.
+      epoch: The learner's incarnation; messages of an older one are refused.
       train_step: Train steps taken.
       version: The version of the policy that can be asked for.
-      environment_step: Environment steps that the learner knows of, over all actors.
-      steps_allowed: Environment steps by which actors are to wait for the learner.
+      environment_step: Environment steps counted, over all actors.
+      steps_allowed: Environment steps at which actors must wait for the learner.
       num_actors: How many actors share them.
-      done: Training is complete, and `version` the final one.
+      done: Whether training is complete, with `version` the final one.
     """
 
     epoch: int
@@ -93,7 +93,7 @@ def result_of(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked(body: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The named fields of a body, each of the type given; others are left out.
+    """Returns the named fields of a body, each of the given type, without any others.
 
     Raises:
       messages.BadMessageError: If one is missing or of another type.

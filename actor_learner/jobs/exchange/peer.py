@@ -1,4 +1,4 @@
-"""Another job of the run, asked and followed over the wire, wherever it is started again."""
+"""Asks and follows another job of the run over the wire, across its restarts."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _SAY_SECONDS = 10.0
 class Peer(protocol.Client):
     """A connection that outlives the other end.
 
-    A job that dies is started again with a wire elsewhere. While the other end is silent, `check`,
-    which is to be called now and then, asks the registry where it is and connects there. A peer is
-    never silent for long while it lives: following a topic makes it answer every two seconds.
+    A job that dies is restarted with a wire at another address. Call `check` now and then: while
+    the other end is silent, it asks the registry for the address and connects there. A living peer
+    is never silent for long: following a topic makes it answer every two seconds.
 
     Args:
-      job: Who asks.
+      job: The one that asks.
       kind: Kind of the other job.
       index: Which one of its kind.
-      timeout_seconds: How long to wait until it is there.
+      timeout_seconds: How long to wait for it.
 
     Raises:
-      errors.JobTimeoutError: If it is not there by then.
+      errors.JobTimeoutError: If it is not there in time.
       job_lib.Stopping: If `job` is asked to end meanwhile.
     """
 
@@ -70,10 +70,10 @@ class Peer(protocol.Client):
         self._client.follow(topic, listener)
 
     def check(self) -> bool:
-        """Looks, while the other end is silent, whether it is elsewhere; does not wait for it.
+        """Connects to a new address of the other end, if it is silent and has one; does not wait.
 
         Returns:
-          Whether it was, and is connected to now.
+          Whether it has connected again.
         """
         now = time.monotonic()
         silent = self._client.silent_seconds
@@ -84,7 +84,9 @@ class Peer(protocol.Client):
             return False
         if silent >= _SAY_SECONDS and not self._said_at:
             self._said_at = now
-            logging.warning("%s waits for %s, silent for %.0f s.", self._job, self, silent)
+            logging.warning(
+                "%s waits for %s, which has been silent for %.0f s.", self._job, self, silent
+            )
         if now - self._looked_at < _LOOK_SECONDS:
             return False
         self._looked_at = now
@@ -99,7 +101,7 @@ class Peer(protocol.Client):
             client.follow(topic, listener)
         self._client.close()
         self._client = client
-        logging.info("%s: %s was started again, at %s.", self._job, self, client.address)
+        logging.info("%s: %s was restarted, at %s.", self._job, self, client.address)
         return True
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The learner's voice: its news for all who follow, its policy for whoever asks."""
+"""Publishes the learner's news to its followers, and its policy to those who ask."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from actor_learner.support import errors
 
 
 class Publisher:
-    """Speaks over the learner's wire, no more often than there is need.
+    """Publishes over the learner's wire, no more often than necessary.
 
-    Made when the learner's checkpoint is restored: nobody must see what it replaces.
+    Make it after the learner's checkpoint is restored: no job may see the values before.
 
     Args:
       wire: The learner's.
-      variables: What actors and evaluators need of the policy, in an order that all jobs share.
+      variables: Of the policy, as actors and evaluators need them, in an order that all jobs share.
       epoch: Of this learner.
-      version: The train step of the policy as it is now, which is published at once.
-      interval_seconds: Least time between two versions.
-      limit: Of the age of experience; None for none.
+      version: The train step of the current policy, which is published at once.
+      interval_seconds: Minimum time between two versions.
+      limit: Of the age of experience; None if there is none.
 
     Raises:
       errors.NotFiniteError: If a variable is not finite.
@@ -59,22 +59,22 @@ class Publisher:
         wire.handle(news_lib.POLICY, self._answer)
 
     def fresh_updates(self, train_step: int) -> int:
-        """Train steps for which experience of the version that actors can have is new enough.
+        """Returns how many train steps may follow before experience of this version is too old.
 
-        With more of them at once the learner might drop all that comes, and wait for ever: while it
-        waits for experience, it publishes nothing.
+        With more at once the learner might drop all that arrives and wait for ever, since it
+        publishes nothing while it waits for experience.
         """
         if self._limit is None:
             return sys.maxsize
         return self.version + self._limit.max_lag + 1 - train_step
 
     def publish(self, version: int, *, now: bool = False) -> None:
-        """Takes the policy as it is, if it is new and the last was taken long enough ago, or `now`.
+        """Publishes the current policy if it is new and the interval has passed, or `now`.
 
-        Whoever follows hears of it with the next news.
+        Followers learn of it with the next news.
 
         Raises:
-          errors.NotFiniteError: If a variable is not finite; the version before stays.
+          errors.NotFiniteError: If a variable is not finite; the previous version stays.
         """
         if version == self.version:
             return
@@ -83,7 +83,7 @@ class Publisher:
             self._publish(version)
 
     def tell(self, news: news_lib.News) -> None:
-        """Tells all followers, unless there is nothing new, or it has just done so."""
+        """Sends news to all followers, unless nothing is new or the last were just sent."""
         now = time.monotonic()
         pause = news_lib.news_seconds(len(self._wire.followers(news_lib.TOPIC)))
         if news == self._told or (not news.done and now - self._told_at < pause):
@@ -99,7 +99,7 @@ class Publisher:
                 f"version {version} of the policy is not published: {problem} is not finite; "
                 "training has diverged"
             )
-        packed.flags.writeable = False  # It may be on its way to somebody when the next one comes.
+        packed.flags.writeable = False  # It may still be being sent when the next one is published.
         with self._lock:
             self._packed, self.version = packed, version
         self._published_at = time.monotonic()

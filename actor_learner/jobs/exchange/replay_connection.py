@@ -1,4 +1,4 @@
-"""A job's connection to the replay server of its run, found and checked."""
+"""Connects a job to the replay server of its run, and checks that the job fits the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from actor_learner.runs import model as model_lib
 from actor_learner.support import errors, reverb_calls
 
 CONTRACT = "contract"
-"""The request by which a job learns what it joins, and where the server is."""
+"""The request for the run's contract and the server's address."""
 
 _TRY_SECONDS = 5.0
 _ASK_SECONDS = 2.0
@@ -23,13 +23,13 @@ _PAUSE_SECONDS = 0.3
 
 
 class ReplayConnection:
-    """The replay server, and what the replay job says about the run.
+    """The replay server, and the contract of the run.
 
-    The tables of a run carry its id, so that nothing is ever written to or read from the server of
-    another run which has been given the port.
+    The tables of a run carry its id, so that nothing is ever written to or read from another run's
+    server on the same port.
 
     Args:
-      job: Whose connection it is.
+      job: The one that connects.
       timeout_seconds: How long to wait for the replay job to be ready.
 
     Attributes:
@@ -38,7 +38,7 @@ class ReplayConnection:
       contract: What all jobs of the run agree on.
 
     Raises:
-      errors.JobTimeoutError: If it is not ready by then.
+      errors.JobTimeoutError: If it is not ready in time.
     """
 
     def __init__(self, job: job_lib.Job, *, timeout_seconds: float = 180.0) -> None:
@@ -65,22 +65,22 @@ class ReplayConnection:
 
     @property
     def is_away(self) -> bool:
-        """Whether the server did not answer when something was last asked or sent."""
+        """Whether the server did not answer the last request or write."""
         return self._is_away
 
     def check(self, model: model_lib.Model) -> None:
-        """Compares what this job has built with the run's contract.
+        """Checks that what this job has built fits the run's contract.
 
         Raises:
-          errors.SpecMismatchError: If they differ, naming every difference.
+          errors.SpecMismatchError: If it does not; names every difference.
         """
         contract_lib.require_same(model.contract(self.run_id), self.contract, str(self._job))
 
     def note_outage(self, error: errors.ReplayError) -> None:
-        """Takes notice that the server does not answer, and says so once per outage.
+        """Notes that the server does not answer, and logs it once per outage.
 
         Raises:
-          errors.ReplayMovedError: If it is elsewhere by now.
+          errors.ReplayMovedError: If it has another address now.
         """
         if not self._is_away:
             logging.warning("%s waits: %s", self._job, error)
@@ -88,10 +88,10 @@ class ReplayConnection:
         self._require_same_address()
 
     def is_there(self) -> bool:
-        """Whether the server is there; after an outage it is asked, which may take seconds.
+        """Returns whether the server is there; after an outage asks it, which may take seconds.
 
         Raises:
-          errors.ReplayMovedError: If it is elsewhere by now.
+          errors.ReplayMovedError: If it has another address now.
         """
         if not self._is_away:
             return True
@@ -105,7 +105,7 @@ class ReplayConnection:
         return True
 
     def give_up(self) -> None:
-        """Takes notice that the server is gone for good, for this job."""
+        """Notes that this job will not use the server again."""
         self._is_away = True
 
     def require_answer(self, timeout_seconds: float = _TRY_SECONDS) -> None:
@@ -123,7 +123,7 @@ class ReplayConnection:
             try:
                 return self._ask()
             except (protocol.NoAnswerError, protocol.RefusedError) as error:
-                # It has only just been started, or has died and is started again.
+                # It has just been started, or has died and is being restarted.
                 if time.monotonic() >= deadline:
                     raise errors.JobTimeoutError(
                         f"{self._job} has waited {timeout_seconds:g} s for the replay job to be "
@@ -138,7 +138,7 @@ class ReplayConnection:
         return answer["address"], answer["contract"]
 
     def _require_same_address(self) -> None:
-        """Asks, every few seconds at most, whether the server is elsewhere by now."""
+        """Asks, at most every two seconds, whether the server has another address now."""
         now = time.monotonic()
         if now - self._asked_at < _ASK_SECONDS:
             return
@@ -150,6 +150,6 @@ class ReplayConnection:
             return  # It has not come back yet.
         if address != self.address:
             raise errors.ReplayMovedError(
-                f"{self._job} knew the replay server at {self.address}, which is silent; it is at "
-                f"{address} now: start this job again"
+                f"the replay server has moved from {self.address} to {address}: {self._job} must "
+                "be restarted to find it"
             )

@@ -1,4 +1,4 @@
-"""An actor's counts on their way to the learner, and its share of the steps to take."""
+"""Sends an actor's counts to the learner, and computes its share of the steps to take."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _EPISODES = 20
 
 
 class ReportSender:
-    """Reports what this process has done since it began, and knows what the learner counted of it.
+    """Reports the counts of this process, and knows which of them the learner has counted.
 
-    A report holds totals, so that one that is lost is made good by the next, and one that comes
-    twice changes nothing. At most one is on its way; the latest follows when it is answered. Where
-    there are many actors, each reports less often, unless it must not act on before it has.
+    A report holds totals, so that a lost one is made good by the next, and a repeated one changes
+    nothing. At most one is under way; the next follows when it is answered. With many actors, each
+    reports less often, unless it must wait for the learner's count.
 
     Args:
       job: The actor's.
       learner: The learner's wire.
       acting: Counts steps and episodes.
-      follower: Knows the news, and the version that acts.
+      follower: Has the news and the version that acts.
       earlier: What earlier processes of this actor have done, as `(incarnation, steps, episodes)`:
         they may have been killed before they reported it, or the learner before it saved it.
     """
@@ -52,14 +52,14 @@ class ReportSender:
         self._sent: futures.Future[messages.Message] | None = None
         self._sent_total = self._counted = 0
         self._sent_at = -math.inf
-        self._counted_by = -1  # The epoch of the learner that has.
-        self._environment_step = 0  # When it did.
+        self._counted_by = -1  # The epoch of the learner that counted them.
+        self._environment_step = 0  # That learner's count of all actors then.
         self._is_last = False
         self.share = (0, 1)
-        """Which one this is among the actors of the run, by the learner's last word; how many."""
+        """This actor's rank among the actors of the run, and their number, as the learner said."""
 
     def steps_left(self) -> int:
-        """Environment steps that this actor may take now: its share of what is left."""
+        """Returns the environment steps that this actor may take now: its share of those left."""
         news = self._follower.news
         known = max(news.environment_step, self._environment_step)
         share = math.ceil((news.steps_allowed - known) / max(1, news.num_actors))
@@ -68,7 +68,7 @@ class ReportSender:
         return share - uncounted
 
     def check(self) -> None:
-        """Takes the answer to the last report; sends another where there is need."""
+        """Takes the answer to the last report; sends another if needed."""
         self._take_answer()
         news = self._follower.news
         if self._sent is None and (
@@ -78,16 +78,16 @@ class ReportSender:
             self.send()
 
     def send(self) -> None:
-        """Reports, unless a report is on its way, or was just now: `check` makes up for it."""
+        """Reports, unless a report is under way or was sent just now; then `check` does later."""
         self._take_answer()
         if self._sent is None and self._is_due():
             self._send()
 
     def finish(self, timeout_seconds: float) -> None:
-        """Reports for the last time; waits until everything is counted and saved, or time is up.
+        """Reports for the last time; waits until everything is counted and saved, or times out.
 
-        The learner then knows that nothing more comes of this process. A process that is asked to
-        end meanwhile waits no longer. What is not counted by then is logged.
+        The learner then knows that this process sends nothing more. If the process is asked to end
+        meanwhile, it stops waiting. Steps that are not counted by then are logged.
         """
         deadline = time.monotonic() + timeout_seconds
         was_stopping = self._job.stopping.is_set()
@@ -155,9 +155,9 @@ class ReportSender:
                 {"epoch": int, "environment_step": int, "rank": int, "num_actors": int},
             )
         except protocol.NoAnswerError:
-            return False  # The next one makes up for it.
+            return False  # The next report makes up for it.
         except (protocol.RefusedError, messages.BadMessageError) as error:
-            logging.log_first_n(logging.WARNING, "The learner takes no report: %s", 3, error)
+            logging.log_first_n(logging.WARNING, "The learner refuses a report: %s", 3, error)
             return False
         if answer["epoch"] >= self._counted_by:
             self._counted, self._counted_by = self._sent_total, answer["epoch"]

@@ -1,7 +1,7 @@
 """Keeps a job's lease alive from a thread, and writes what outlives the job: its record.
 
-All that a running worker has to do with the name registry happens here, so that a registry that is
-slow, or gone for a while, does not hold up any work.
+A running worker uses the name registry only here, so that a registry that is slow or away for a
+while does not delay any work.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from actor_learner.jobs.presence import names
 from actor_learner.naming import name_errors
 
 _RETRY_SECONDS = 1.0  # Between two attempts while the registry does not answer.
-_END_SECONDS = 10.0  # For the record; a registry that is gone must not keep a job from ending.
+_END_SECONDS = 10.0  # For the last record: a registry that is away must not keep a job from ending.
 
 
 class Heartbeat:
@@ -29,8 +29,8 @@ class Heartbeat:
     Args:
       job: Whose lease it is.
       lease: Claimed.
-      status: Returns the status of now; called from the thread.
-      on_failure: Called, in the thread, when it cannot go on; `check` then raises why.
+      status: Returns the current status; called from the thread.
+      on_failure: Called in the thread when it has failed; `check` then raises the error.
     """
 
     def __init__(
@@ -53,19 +53,19 @@ class Heartbeat:
         )
 
     def start(self) -> None:
-        """Writes the record, from the calling thread, so that no predecessor's is left."""
+        """Replaces a predecessor's record, from the calling thread, and starts the thread."""
         self._write_record()
         self._thread.start()
 
     def check(self) -> None:
-        """Raises what has gone wrong in the thread, if anything has."""
+        """Raises the error that ended the thread, if there was one."""
         if self._failure is not None:
             raise self._failure
 
     def require_lease(self) -> None:
-        """Looks, from the calling thread, whether the lease is still this process's.
+        """Checks, from the calling thread, that this process still holds the lease.
 
-        A registry that does not answer is taken for a yes.
+        If the registry does not answer, it is assumed to.
 
         Raises:
           lease.LeaseLostError: If another process has it.
@@ -75,12 +75,12 @@ class Heartbeat:
             self._lease.beat()
 
     def stop(self) -> None:
-        """Has the last status recorded and the lease given up; waits some seconds for that."""
+        """Records the last status and gives up the lease; waits some seconds for that."""
         self._given_up_at = time.monotonic() + _END_SECONDS
         self._ending.set()
         self._thread.join(_END_SECONDS + 1.0)
         if self._thread.is_alive():
-            logging.error("The end of %s was not recorded: the registry hangs", self._job)
+            logging.error("The end of %s was not recorded: the registry does not answer", self._job)
 
     def _run(self) -> None:
         pause = self._job.heartbeat_seconds
@@ -95,11 +95,11 @@ class Heartbeat:
                     self._lease.release()
                     return
                 if unavailable:
-                    logging.info("the registry answers again")
+                    logging.info("The registry answers again.")
                 unavailable, pause = False, self._job.heartbeat_seconds
             except name_errors.RegistryUnavailableError as error:
-                if not unavailable:  # Once per outage: work goes on without it.
-                    logging.warning("%s works on without its registry: %s", self._job, error)
+                if not unavailable:  # Once per outage: work continues without it.
+                    logging.warning("%s continues without its registry: %s", self._job, error)
                 unavailable, pause = True, min(_RETRY_SECONDS, self._job.heartbeat_seconds)
                 if ending:
                     if time.monotonic() > self._given_up_at:

@@ -1,4 +1,4 @@
-"""Under which name the other jobs of a run reach this machine."""
+"""Finds the address by which the other jobs of a run reach this machine."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ _OF_ONE_MACHINE = {
     "bcachefs", "btrfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "ramfs",
     "reiserfs", "squashfs", "tmpfs", "vfat", "xfs", "zfs",
 }  # fmt: skip
-"""File systems that no other machine sees; of one that is not listed, another may."""
+"""File systems that no other machine sees; one that is not listed may be shared."""
 
 
 def own_host(job: job_lib.Job) -> str:
-    """`localhost` if all jobs must be on this machine; else the address of its network interface.
+    """Returns `localhost` if all jobs must be here; else the address of the network interface.
 
-    They must be if they find one another in the run directory itself, on a disk of this machine.
-    Any other registry, a Redis server or a directory, may have been chosen because jobs elsewhere
-    reach it.
+    They must be here if the registry is in the run directory, on a disk of this machine. Any other
+    registry, a Redis server or a directory, may have been chosen so that other machines reach it.
     """
     if job.run_dir is not None and isinstance(job.names, files.FileRegistry):
         is_default = job.names.directory == rendezvous.registry_in(job.run_dir)
@@ -33,29 +32,29 @@ def own_host(job: job_lib.Job) -> str:
     address = interface_address()
     if address is None:
         logging.warning(
-            "%s finds no network interface: it calls itself localhost, which no other machine can "
-            "reach. Pass --host=NAME if some must",
+            "%s finds no network interface and uses localhost, which no other machine can reach. "
+            "Pass --host=NAME if other machines must reach it",
             job,
         )
     return address or "localhost"
 
 
 def interface_address() -> str | None:
-    """The address of the interface that leads outside; None if there is none."""
+    """Returns the address of the interface of the default route; None if there is none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # Sends nothing: it only chooses an interface.
+            probe.connect(("192.0.2.1", 9))  # Sends nothing: only chooses an interface.
             return probe.getsockname()[0]
         except OSError:
             return None
 
 
 def file_system_of(path: str | os.PathLike, mounts: str = "/proc/self/mountinfo") -> str:
-    """The type of the file system that holds `path`, e.g. `ext4`; empty if it cannot be told.
+    """Returns the type of the file system that holds `path`, e.g. `ext4`; empty if unknown.
 
     Args:
-      path: Exists.
-      mounts: The kernel's list of what is mounted where.
+      path: Must exist.
+      mounts: The kernel's list of mounts.
     """
     real = pathlib.Path(path).resolve()
     found, longest = "", -1
@@ -66,9 +65,9 @@ def file_system_of(path: str | os.PathLike, mounts: str = "/proc/self/mountinfo"
         return ""
     for line in lines:
         place, _, rest = line.partition(" - ")
-        # The kernel writes blanks and the like in octal.
+        # The kernel writes spaces and the like in octal.
         mounted = pathlib.Path(place.split()[4].encode().decode("unicode_escape"))
-        # Of two that are mounted at one place, the later hides the earlier.
+        # A later mount hides an earlier one at the same place.
         if real.is_relative_to(mounted) and len(mounted.parts) >= longest:
             found, longest = rest.split()[0], len(mounted.parts)
     return found

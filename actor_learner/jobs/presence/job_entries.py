@@ -23,8 +23,8 @@ class JobEntries:
     Attributes:
       kind: Its kind.
       index: Which one of its kind.
-      lease: Who holds it; None if nobody does.
-      record: What it left when it began, or when it ended; None if it left nothing.
+      lease: Of the process that is the job; None if there is none.
+      record: Its status when its state last changed; None if it has left none.
     """
 
     kind: str
@@ -37,7 +37,7 @@ class JobEntries:
         return names.job(self.kind, self.index)
 
     def status(self) -> status_lib.Status | None:
-        """What can be known of the job without asking it; None if nothing is left of it."""
+        """Returns what is known of the job without asking it; None if nothing is."""
         lease, record = self.lease, self.record
         if lease is None:
             return record
@@ -54,7 +54,7 @@ class JobEntries:
 
 
 class JobEntriesReader:
-    """Reads the jobs of a run; what is not an entry of ours is skipped, and warned of once.
+    """Reads the entries of a run's jobs; skips damaged ones, with one warning for each.
 
     Args:
       names: The registry.
@@ -67,7 +67,7 @@ class JobEntriesReader:
         self._warned: set[str] = set()
 
     def read(self) -> dict[str, JobEntries]:
-        """All jobs that have an entry, by their names such as `actor-0`; one operation.
+        """Returns all jobs that have an entry, by names such as `actor-0`; one operation.
 
         Raises:
           name_errors.RegistryUnavailableError: If the registry does not answer.

@@ -1,4 +1,4 @@
-"""A job's lease: exactly one process is the job, and others see where it is and when it is gone."""
+"""Holds a job's lease: at most one process is the job, and others see where and whether it is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PAUSE = 0.2
 
 
 class LeaseLostError(errors.JobError):
-    """Another process has this job's lease now."""
+    """Another process holds this job's lease now."""
 
 
 class Lease:
@@ -36,16 +36,16 @@ class Lease:
         self._process = lease_entry.LeaseEntry.of_this_process(job.incarnation)
 
     def claim(self) -> None:
-        """Takes the lease, waiting until a predecessor that has died counts as lost.
+        """Takes the lease, waiting until that of a dead predecessor has run out.
 
         A predecessor that is known to be dead, by its pid on this machine, is replaced at once; so
-        is something that is not a lease.
+        is a value that is not a lease.
 
         Raises:
           errors.JobError: If a process that is alive has the lease.
           job_lib.Stopping: If this job is asked to end meanwhile.
         """
-        # Whoever has died beats no more, so its lease has run out by then.
+        # A dead holder sends no more heartbeats, so that its lease has run out by then.
         deadline = time.monotonic() + 1.2 * self._job.lost_after_seconds + 1.0
         waiting = False
         while not self._try_claim():
@@ -56,7 +56,7 @@ class Lease:
                 holder = lease_entry.LeaseEntry.from_json(text)
             except errors.JobError as error:
                 logging.warning(
-                    "%s replaces what the registry has for its lease: %s", self._job, error
+                    "%s replaces the damaged lease in the registry: %s", self._job, error
                 )
                 self._replace(text)
                 continue
@@ -66,14 +66,16 @@ class Lease:
                 continue
             if holder.is_alive() or time.monotonic() > deadline:
                 raise errors.JobError(
-                    f"{self._job} is running already, as process {holder.pid} on "
+                    f"{self._job} is already running, as process {holder.pid} on "
                     f"{holder.host}: stop that one first, or use another --index or --run"
                 )
             if not waiting:
                 waiting = True
                 logging.info("%s waits for its predecessor %s to be lost", self._job, holder)
             if self._job.stopping.wait(_PAUSE):
-                raise job_lib.Stopping(f"{self._job} was asked to end while it waited for its turn")
+                raise job_lib.Stopping(
+                    f"{self._job} was asked to end while it waited for its lease"
+                )
 
     def publish(self) -> None:
         """Writes where the job is reached, once its wire is open.
@@ -84,16 +86,16 @@ class Lease:
         try:
             self._names.update(self._name, self._value())
         except (name_errors.NameNotFoundError, name_errors.NotOwnerError):
-            pass  # The next heartbeat takes it again, value and all, or finds it lost.
+            pass  # The next heartbeat claims it again, or finds it lost.
 
     def beat(self) -> bool:
-        """Shows, in one operation of the registry, that this process is alive.
+        """Renews the lease, in one operation of the registry.
 
         Returns:
-          Whether the lease was there; if not, it was taken again.
+          Whether the lease was there; if not, it was claimed again.
 
         Raises:
-          LeaseLostError: If another process has it, this one having been silent.
+          LeaseLostError: If another process holds it.
         """
         served = [] if self._job.address is None else [self._address]
         outcomes = self._names.touch_all([self._name, *served])
@@ -104,9 +106,9 @@ class Lease:
             )
         there = outcomes[self._name] is entries.Outcome.DONE
         if not there:
-            # Silent for too long, or the registry was emptied; nobody else has come meanwhile.
+            # This process was silent for too long, or the registry was emptied.
             if not self._try_claim():
-                return True  # Somebody has, just now: the next beat says so.
+                return True  # Another process was faster: the next heartbeat raises.
             self._job.remind()
         if served and outcomes[self._address] is not entries.Outcome.DONE:
             self._job.publish_address(self._job.address)
@@ -140,7 +142,7 @@ class Lease:
             return None
 
     def _replace(self, dead: str) -> None:
-        """Removes a lease that nobody holds; of several that try, one at a time."""
+        """Removes the lease of a dead process; only one of several claimants at a time."""
         try:
             self._names.add(self._takeover, self._value(), ttl=_TAKEOVER_TTL)
         except name_errors.NameTakenError:

@@ -1,4 +1,4 @@
-"""What a job's lease says in the name registry: which process holds it, and where it is reached."""
+"""The value of a job's lease in the registry: which process holds it, and its wire's address."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class LeaseEntry:
     Attributes:
       pid: The process that holds it.
       host: Its machine, for people.
-      machine: Tells apart machines, their boots, and containers, within which pids mean something;
+      machine: Identifies the machine, its boot and the container, within which a pid is unique;
         empty if unknown.
-      started: When the process was started, in the kernel's own count; empty if unknown.
+      started: When the process was started, by the kernel's clock; empty if unknown.
       incarnation: Of the job; differs from that of its predecessor.
       wire: Where its wire listens, as `tcp://host:port`; empty before it does.
       keys: Fingerprint of the keys that its wire demands; empty if it demands none.
@@ -44,7 +44,7 @@ class LeaseEntry:
 
     @classmethod
     def from_json(cls, text: str) -> LeaseEntry:
-        """Reads what `to_json` wrote; fields that a later version has added are left out.
+        """Reads what `to_json` wrote; ignores fields that a later version has added.
 
         Raises:
           errors.JobError: If it is something else.
@@ -55,36 +55,36 @@ class LeaseEntry:
             if not isinstance(known.pop("pid"), int) or not all(
                 isinstance(value, str) for value in known.values()
             ):
-                raise TypeError("a value has another type than it has in a lease")
+                raise TypeError("a value has the wrong type")
             return cls(content["pid"], **known)
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise errors.JobError(f"not a lease ({error!r}): {text[:200]!r}") from error
 
     def is_alive(self) -> bool:
-        """Whether the process is known to live: it does on this machine, under the same pid."""
+        """Whether the process is known to live, on this machine."""
         return self._is_here() and _started(self.pid) == self.started
 
     def is_dead(self) -> bool:
-        """Whether the process is known to have ended; of one on another machine, nothing is."""
+        """Whether the process is known to have ended; unknown on another machine."""
         return self._is_here() and _started(self.pid) != self.started
 
     def check_keys(self, name: str, who: str, keys: keys_lib.RunKeys | None) -> None:
-        """Refuses to connect with keys that the wire will not take: it would never answer.
+        """Checks that the wire accepts our keys: with others it would never answer.
 
         Args:
           name: Of the job.
-          who: Wants to connect.
-          keys: What that one has.
+          who: Who wants to connect.
+          keys: Their keys.
 
         Raises:
-          errors.ConfigError: If the wire demands others.
+          errors.ConfigError: If the wire demands other keys.
         """
         ours = keys.fingerprint if keys is not None else ""
         if ours != self.keys:
             raise errors.ConfigError(
-                f"{name} demands {'the keys of its run' if self.keys else 'no keys'}, and {who} "
-                f"has {'other keys' if ours else 'none'}: give every process of the run the same, "
-                f"by {keys_lib.VARIABLE}"
+                f"{name} demands {'the keys of its run' if self.keys else 'no keys'}, but {who} "
+                f"has {'other keys' if ours else 'none'}: set {keys_lib.VARIABLE} to the same keys "
+                "for every process of the run"
             )
 
     def _is_here(self) -> bool:
@@ -100,11 +100,11 @@ def _machine() -> str:
 
 
 def _started(pid: int) -> str | None:
-    """When a process was started; None if there is no such process."""
+    """Returns when a process was started; None if it does not exist."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return None
-    # Field 3 is the state: a process that has ended and was not collected yet is dead.
+    # Field 3 is the state: a zombie is dead.
     return None if fields[0] in (b"Z", b"X") else fields[19].decode()

@@ -1,4 +1,4 @@
-"""Where jobs leave what in the name registry: `<run>/jobs/<kind>/<index>/…`."""
+"""Names of a run's jobs in the registry: `<run>/jobs/<kind>/<index>/…`."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import re
 from actor_learner.support import errors
 
 LAUNCHER = "launcher"
-"""The kind under which a launcher itself is found; it is not one of the run's jobs."""
+"""The kind under which the launcher itself is found; it is not a job of the run."""
 
 _KIND = re.compile(r"[a-z][a-z0-9_]*\Z")
 _INDEX = re.compile(r"(0|[1-9][0-9]{0,8})\Z")
 
 
 def run_name(run: str) -> str:
-    """The name of a run in the registry: the last part of its directory, or `run` itself.
+    """Returns the name of a run in the registry: the last part of its path, or `run` itself.
 
-    Whatever a registry might take for something else than a letter becomes `_`.
+    Characters that a registry might misread become `_`.
     """
     last = pathlib.PurePath(run).name
     name = re.sub(r"[^A-Za-z0-9._-]", "_", last).strip(".")
     if not name:
         raise errors.ConfigError(
-            f"--run={run!r} has no name: give the path of a run directory, or any other word"
+            f"--run={run!r} contains no name: give the path of a run directory, or a name"
         )
     return name
 
@@ -36,23 +36,24 @@ def check_kind(kind: str) -> str:
     """
     if not _KIND.match(kind):
         raise errors.ConfigError(
-            f"{kind!r} cannot be the kind of a job: use small letters, digits and _, a letter first"
+            f"{kind!r} cannot be the kind of a job: use lower-case letters, digits and _, "
+            "beginning with a letter"
         )
     return kind
 
 
 def job(kind: str, index: int) -> str:
-    """How people call a job: `actor-3`. Also the name of its folder in the run directory."""
+    """Returns the name of a job, `actor-3`; its folder in the run directory has it, too."""
     return f"{kind}-{index}"
 
 
 def jobs(run: str) -> str:
-    """Everything about the jobs of a run."""
+    """The subtree of all jobs of a run."""
     return f"{run}/jobs"
 
 
 def place(run: str, kind: str, index: int) -> str:
-    """Everything about one job."""
+    """The subtree of one job."""
     return f"{jobs(run)}/{kind}/{index}"
 
 
@@ -62,22 +63,22 @@ def record(run: str, kind: str, index: int) -> str:
 
 
 def lease(run: str, kind: str, index: int) -> str:
-    """Which process is this job, and where it is reached; vanishes when its heartbeats stop."""
+    """Which process is the job, and where it is reached; expires when its heartbeats stop."""
     return f"{place(run, kind, index)}/lease"
 
 
 def takeover(run: str, kind: str, index: int) -> str:
-    """Held for a moment by whoever replaces a dead holder of the lease."""
+    """Held for a moment by the process that replaces a dead holder of the lease."""
     return f"{place(run, kind, index)}/takeover"
 
 
 def address(run: str, kind: str, index: int) -> str:
-    """Where the job serves, e.g. `10.0.0.7:8008`; vanishes with its heartbeats."""
+    """Where the job serves, e.g. `10.0.0.7:8008`; expires when its heartbeats stop."""
     return f"{place(run, kind, index)}/address"
 
 
 def parse(run: str, name: str) -> tuple[str, int, str] | None:
-    """Kind, index and last part of `<run>/jobs/<kind>/<index>/<part>`; None for other names."""
+    """Splits `<run>/jobs/<kind>/<index>/<part>` into the last three; None for other names."""
     parts = name[len(jobs(run)) + 1 :].split("/")
     if len(parts) != 3 or not _KIND.match(parts[0]) or not _INDEX.match(parts[1]):
         return None

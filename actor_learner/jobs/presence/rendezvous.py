@@ -1,4 +1,4 @@
-"""Where the processes of a run meet, and with which keys, if nothing else is said."""
+"""The default registry and keys of a run, in its directory."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from actor_learner.messaging import keys as keys_lib
 
 
 def registry_in(run_dir: run_directory.RunDirectory) -> pathlib.Path:
-    """Where the jobs of a run find one another."""
+    """Returns the registry in which the jobs of a run find one another by default."""
     return run_dir.path.absolute() / "registry"
 
 
 def keys_in(run_dir: run_directory.RunDirectory) -> pathlib.Path:
-    """Where a launcher leaves the keys of a run whose jobs may be on several machines."""
+    """Returns the file in which a launcher leaves the keys of a run on several machines."""
     return run_dir.path.absolute() / "keys.json"
 
 
 def keys_of(run_dir: run_directory.RunDirectory | None) -> keys_lib.RunKeys | None:
-    """The keys of a run: those of the environment, else of its directory; None if there are none.
+    """Returns the keys of a run: from the environment, else from its directory; None without.
 
     Raises:
-      errors.ConfigError: If there are some that cannot be read.
+      errors.ConfigError: If they cannot be read.
     """
     given = keys_lib.from_environment()
     if given is not None or run_dir is None or not keys_in(run_dir).exists():

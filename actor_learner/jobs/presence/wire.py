@@ -15,9 +15,9 @@ from actor_learner.support import errors
 
 @contextlib.contextmanager
 def held_wire(job: job_lib.Job, lease: lease_lib.Lease) -> Iterator[server.Server]:
-    """Has the wire open, and its address in the lease, for as long as the context lasts.
+    """Keeps the wire open, and its address in the lease, while the context lasts.
 
-    A lease whose wire cannot be opened is given up.
+    If the wire cannot be opened, the lease is given up.
 
     Raises:
       errors.ConfigError: If other machines could reach the wire and the run has no keys.
@@ -37,7 +37,7 @@ def held_wire(job: job_lib.Job, lease: lease_lib.Lease) -> Iterator[server.Serve
 
 
 def open_wire(job: job_lib.Job) -> server.Server:
-    """Opens the wire, and tells the job where it is reached; whoever calls this closes it.
+    """Opens the wire and sets its address in the job; the caller closes it.
 
     Raises:
       errors.ConfigError: If other machines could reach it and the run has no keys.
@@ -46,13 +46,13 @@ def open_wire(job: job_lib.Job) -> server.Server:
     local = keys_lib.is_loopback(job.host)
     if not local and job.keys is None:
         raise errors.ConfigError(
-            f"{job} would listen for other machines, as {job.host}, and the run has no keys that "
+            f"{job} would listen for other machines, as {job.host}, but the run has no keys to "
             f"keep strangers out. Make some with `actor-learner keys FILE` and set "
             f"{keys_lib.VARIABLE}=FILE for every job of the run; or, if all of them are on this "
             "machine, pass --host=localhost"
         )
     reached = "127.0.0.1" if job.host == "localhost" else job.host
-    # Others may know this machine by a name that no interface of it has.
+    # Others may know this machine by an address that none of its interfaces has.
     listening = reached if local else ("::" if ":" in reached else "0.0.0.0")
     opened = server.Server(
         {}, host=listening, keys=job.keys, name=f"wire of {names.job(job.kind, job.index)}"

@@ -1,4 +1,4 @@
-"""The actor job: acts with the learner's latest policy and writes what it meets."""
+"""The actor job: acts with the learner's latest policy and writes its experience."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from actor_learner.support import errors, fault_points, reverb_calls, seeds
 KIND = "actor"
 _WAIT_SECONDS = 0.2
 _OUTAGE_SECONDS = 1.0
-_LAST_REPORT_SECONDS = 60.0  # A learner that dies now is started again by then.
-_LAST_REPORT_STOPPING_SECONDS = 10.0
+_LAST_REPORT_SECONDS = 10.0
 _GONE_SECONDS = 3.0
 _LAST_ITEMS_SECONDS = 5.0
 _FRESH_POLICY_SECONDS = 0.25
@@ -72,7 +71,7 @@ class ActorJob(worker.Worker):
             recording_dir=None if job.run_dir is None else job.run_dir.experience,
             policy_version=lambda: self._follower.version,
             policy_epoch=lambda: self._follower.epoch,
-            observers=[self._journal],
+            transition_observers=[self._journal],
         )
         self._closing.callback(self._close_acting)
         self._wait_for_first_policy()  # Not sooner: the learner takes longer to be built.
@@ -87,7 +86,7 @@ class ActorJob(worker.Worker):
         try:
             return self._poll()
         except (errors.OtherRunError, errors.ReplayMovedError):
-            self._replay.give_up()  # There is nobody to write to, least of all on closing.
+            self._replay.give_up()  # Nothing can be written any more, not even on closing.
             raise
 
     def _poll(self) -> worker.PollResult | bool:
@@ -120,7 +119,7 @@ class ActorJob(worker.Worker):
             status["message"] = f"return {sum(returns) / len(returns):.1f}"
         if self._follower.silent_seconds > 10.0:
             status["message"] = (
-                f"waits for the learner, silent for {self._follower.silent_seconds:.0f} s"
+                f"waits for the learner, which is silent for {self._follower.silent_seconds:.0f} s"
             )
         return status
 
@@ -135,26 +134,31 @@ class ActorJob(worker.Worker):
             if not self.job.stopping.is_set():
                 raise
             logging.warning(
-                "%s ends; what the server has not taken by now is lost: %s", self.job, error
+                "%s ends; experience that the server has not confirmed is lost: %s", self.job, error
             )
 
     def _close_acting(self) -> None:
-        """Writes what is left, unless nobody is there to take it: then it is lost."""
+        """Writes what is left; without a server it is lost."""
         if self._replay.is_away:
-            logging.warning("%s ends without its server; what it has not taken is lost", self.job)
+            logging.warning("%s ends without its server; unconfirmed experience is lost", self.job)
             self._acting.abandon()
             return
         try:
             self._acting.close()
         except errors.OtherRunError as error:
-            logging.warning("%s ends; what it has not written is lost: %s", self.job, error)
+            logging.warning(
+                "%s ends; experience that it has not written is lost: %s", self.job, error
+            )
 
     def _report_at_the_end(self) -> None:
-        """Tells the learner of the last turns; one that is gone is not waited for."""
-        if not self.job.stopping.is_set():
-            self._reports.finish(_LAST_REPORT_SECONDS)
-        elif self._follower.silent_seconds < _GONE_SECONDS:
-            self._reports.finish(_LAST_REPORT_STOPPING_SECONDS)
+        """Reports the last turns; does not wait for a learner that is gone."""
+        news = self._follower.news
+        if self.job.stopping.is_set() and self._follower.silent_seconds > _GONE_SECONDS:
+            return
+        # A learner that dies now is restarted, and must still learn of the last turns. After a
+        # failure this actor has a successor that tells it.
+        is_done = news is not None and news.done and not self.job.stopping.is_set()
+        self._reports.finish(self._patience_seconds if is_done else _LAST_REPORT_SECONDS)
 
     def _take_turn(self) -> None:
         before = self._acting.steps_taken
@@ -162,7 +166,7 @@ class ActorJob(worker.Worker):
             with reverb_calls.giving_up_when(self._has_no_time):
                 self._acting.run()
         except errors.ReplayTimeoutError as error:
-            # The server is away, or full because the learner is: what was written is on its way.
+            # The server is away, or full because the learner is: items stay under way.
             self._replay.note_outage(error)
         self._environment_step += self._acting.steps_taken - before
         self._journal.correct(self._acting.steps_taken, int(self._acting.statistics.episodes))
@@ -171,7 +175,7 @@ class ActorJob(worker.Worker):
         fault_points.reach(fault_points.TURN_REPORTED)
 
     def _has_no_time(self) -> bool:
-        """Whether this job was asked to end, and has tried to get rid of its items since then."""
+        """Whether this job was asked to end, and has tried long enough to send its items."""
         if not self.job.stopping.is_set():
             return False
         now = time.monotonic()
@@ -197,19 +201,19 @@ class ActorJob(worker.Worker):
         self._model.train_step.assign(self._follower.version)
 
     def _require_learner(self) -> None:
-        """Ends a job whose learner has been gone for too long; the wire says so long before."""
+        """Ends a job whose learner has been gone for too long; the log says so long before."""
         if self._follower.silent_seconds > self._patience_seconds:
             raise errors.JobTimeoutError(
-                f"{self.job} has heard nothing of the learner for {self._patience_seconds:g} s "
-                "(Jobs.patience_seconds): it is started again once there is one"
+                f"{self.job} has heard nothing from the learner for {self._patience_seconds:g} s "
+                "(Jobs.patience_seconds): is the learner running?"
             )
 
     def _hear(self) -> None:
-        """Takes over what the learner has said since the last turn."""
+        """Applies the learner's news since the last turn."""
         news = self._follower.news
         if self._follower.apply():
             self._model.train_step.assign(self._follower.version)
-        # The learner counts the steps of all actors, but hears of the latest a little later.
+        # The learner counts the steps of all actors, but learns of the latest a little later.
         if news.environment_step > self._environment_step:
             self._environment_step = news.environment_step
             self._model.environment_step.assign(news.environment_step)
@@ -221,7 +225,7 @@ class ActorJob(worker.Worker):
         self._share = share
 
     def _refresh_policy(self) -> None:
-        """Asks for a newer policy; unrolls, which are used once, wait for it."""
+        """Asks for a newer policy; waits for it where unrolls are used only once."""
         self._follower.pull()
         if self._model.plan.group_steps is not None:
             self._follower.apply(_FRESH_POLICY_SECONDS)
@@ -235,7 +239,7 @@ class ActorJob(worker.Worker):
         return waits and most is not None and lag is not None and lag > most
 
     def _wait(self) -> None:
-        """Waits for news, or for the policy that they tell of."""
+        """Waits for news, or for the policy that they announce."""
         self._follower.pull()
         heard = self._follower.news
         if not self._follower.apply():
@@ -245,5 +249,5 @@ class ActorJob(worker.Worker):
 
 
 def seed_of(job: job_lib.Job) -> int:
-    """The seed of an actor's environments; one that is started again must not repeat episodes."""
+    """Returns the seed of an actor's environments; a restarted actor must not repeat episodes."""
     return seeds.of(job.seed, KIND, job.index, job.incarnation)

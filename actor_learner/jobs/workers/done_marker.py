@@ -13,11 +13,11 @@ FILE = "complete.json"
 
 
 class DoneMarker:
-    """Notes the train step at which training was complete, and by which settings.
+    """Records the train step at which training was complete, and the settings that decided so.
 
     A learner that dies after its last train step, while evaluators rate the final version, is
-    started again: it must not wait for actors which have ended. With other settings, of a run that
-    is resumed for more steps or another target, training is not complete.
+    restarted and must not wait for actors, which have ended. If the run is resumed with more steps
+    or another target, the settings differ and training is not complete.
 
     Args:
       directory: The run directory.
@@ -32,12 +32,12 @@ class DoneMarker:
         }
 
     def note(self, train_step: int, reason: str, *, failure: str | None = None) -> None:
-        """Writes the note.
+        """Writes the marker.
 
         Args:
           train_step: The last one.
           reason: Why training is complete.
-          failure: What makes the run a failure all the same; None if nothing does.
+          failure: Why the run has failed nevertheless; None if it has not.
         """
         note = {"train_step": train_step, "reason": reason, "failure": failure, **self._settings}
 
@@ -48,14 +48,14 @@ class DoneMarker:
         unsaved.ledger().attempt(FILE, write, where=self._path)
 
     def of(self, train_step: int) -> str | None:
-        """Why training is complete at `train_step`; None if it is not."""
+        """Returns why training is complete at `train_step`; None if it is not."""
         note = self._read(train_step)
         return None if note is None else note["reason"]
 
     def failure_of(self, train_step: int) -> str | None:
-        """What made the run a failure when training was complete at `train_step`; None if nothing.
+        """Returns why the run failed when it was complete at `train_step`; None if it did not.
 
-        A learner that is started again does not hear of it once more from the evaluators.
+        The evaluators do not tell a restarted learner again.
         """
         note = self._read(train_step)
         return None if note is None else note.get("failure")

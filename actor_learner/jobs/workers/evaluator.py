@@ -1,4 +1,4 @@
-"""The evaluator job: rates the learner's policy as it improves, without holding training up."""
+"""The evaluator job: rates the learner's policy as it improves, without delaying training."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KIND = "evaluator"
 _WAIT_SECONDS = 0.5
 _DELIVERY_SECONDS = 10.0
 _LAST_DELIVERY_SECONDS = 5.0
-"""How long a job that was asked to end still tries to deliver a result."""
+"""How long a job that was asked to end tries to deliver a result."""
 
 _LEAVE_SECONDS = 1.0
 
@@ -31,10 +31,10 @@ class EvaluatorJob(worker.Worker):
 
     It begins an evaluation when `Evaluation.interval` environment steps have passed since the last
     one, always takes the newest version, and never leaves out the final one. Each result goes to
-    the learner, which writes it down and ends training when the target is reached and confirmed. Of
-    several evaluators each does so on its own, with episodes of its own. What is the best that one
-    of them has rated goes to the learner, too, rated again on other episodes: it keeps the best of
-    all in `best/` and in the parameter store.
+    the learner, which records it and ends training when the target is reached and confirmed.
+    Several evaluators work independently, with different episodes. The best policy that each of
+    them has rated also goes to the learner, rated again on other episodes; the learner keeps the
+    best of all in `best/` and in the parameter store.
     """
 
     def __init__(self) -> None:
@@ -80,8 +80,8 @@ class EvaluatorJob(worker.Worker):
             return False
         if self._follower.silent_seconds > self._patience_seconds:
             raise errors.JobTimeoutError(
-                f"{self.job} has heard nothing of the learner for {self._patience_seconds:g} s "
-                "(Jobs.patience_seconds)"
+                f"{self.job} has heard nothing from the learner for {self._patience_seconds:g} s "
+                "(Jobs.patience_seconds): is the learner running?"
             )
         news = self._follower.news
         final = news is not None and news.done
@@ -93,7 +93,7 @@ class EvaluatorJob(worker.Worker):
         self._follower.pull()
         self._follower.apply(_WAIT_SECONDS)
         if self._follower.version < 0 or (final and not self._follower.is_current):
-            return False  # It is on its way.
+            return False  # It has not arrived yet.
         if final and self._rating.evaluated_at == self._follower.version:
             return True
         self._evaluate(news.environment_step)
@@ -117,13 +117,13 @@ class EvaluatorJob(worker.Worker):
         self._closing.close()
 
     def save(self) -> None:
-        """Delivers a result that is still here: a job that ends must not take it along."""
+        """Delivers a result that is still undelivered before the job ends."""
         deadline = time.monotonic() + _LAST_DELIVERY_SECONDS
         while self._result is not None and time.monotonic() < deadline:
             self._learner.check()
             self._deliver(_LAST_DELIVERY_SECONDS)
         if self._result is not None:
-            logging.warning("%s ends with an evaluation undelivered", self.job)
+            logging.warning("%s ends with an undelivered result", self.job)
         if self.job.stopping.is_set():
             # The learner, if it is there, need not wait for another result.
             with contextlib.suppress(protocol.NoAnswerError, protocol.RefusedError):
@@ -160,15 +160,15 @@ class EvaluatorJob(worker.Worker):
         self._deliver()
 
     def _deliver(self, timeout_seconds: float = _DELIVERY_SECONDS) -> None:
-        """Tries to deliver the result; the learner answers when it has written it down."""
+        """Tries to deliver the result; the learner answers when it has recorded it."""
         body, arrays = self._result
         try:
             self._learner.request(news_lib.RESULT, body, arrays, timeout_seconds=timeout_seconds)
         except protocol.NoAnswerError as error:
-            logging.warning("%s waits with an evaluation: %s", self.job, error)
+            logging.warning("%s cannot deliver a result yet: %s", self.job, error)
             return
         except protocol.RefusedError as error:
-            logging.warning("%s: the learner takes no result: %s", self.job, error)
+            logging.warning("%s: the learner refuses a result: %s", self.job, error)
             self.job.stopping.wait(_WAIT_SECONDS)
             return
         self._result = None

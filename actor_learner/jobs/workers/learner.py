@@ -1,4 +1,4 @@
-"""The learner job: trains on what the actors have written, and publishes the policy."""
+"""The learner job: trains on the actors' experience and publishes the policy."""
 
 from __future__ import annotations
 
@@ -57,12 +57,11 @@ class LearnerJob(worker.Worker):
     and completes when the steps are taken or an evaluator reports the target return; if there are
     evaluators, once the final version has been evaluated.
 
-    Requests of actors and evaluators are answered between two slices, when what they say has been
-    taken in: what was answered is part of the next checkpoint.
+    Requests of actors and evaluators are answered between two slices, when they have been
+    processed: an answered request is part of the next checkpoint.
 
     Args:
-      num_evaluators: How many evaluators the run has, if it is known; others that show themselves
-        count as well.
+      num_evaluators: How many evaluators the run has, if known; others that join count as well.
     """
 
     def __init__(self, num_evaluators: int = 0) -> None:
@@ -78,8 +77,8 @@ class LearnerJob(worker.Worker):
             raise errors.ConfigError(f"--index={job.index} is out of range: a run has one learner")
         if job.run_dir is None:
             raise errors.ConfigError(
-                f"the learner leaves checkpoints, metrics and policies behind, but --run={job.run} "
-                f"is not a directory: pass --run=some/place/{job.run}"
+                f"the learner writes checkpoints, metrics and policies, but --run={job.run} is not "
+                f"a directory: pass --run=some/place/{job.run}"
             )
         run_files.lock_run(job, self._closing)
         self._settings = settings.declared(job.source)
@@ -89,7 +88,7 @@ class LearnerJob(worker.Worker):
         self._closing.callback(self._replay.close)
         self._model = self._make_model()
         self._replay.check(self._model)
-        # From here on an earlier learner that wakes up is refused.
+        # From here on an earlier learner that continues is refused.
         self._epoch = epoch_lib.Epoch.begin(job.run_dir)
         parts.publish(
             run_dir=str(job.run_dir),
@@ -118,7 +117,7 @@ class LearnerJob(worker.Worker):
             raise errors.EvaluationError(failure)
         reason = self._done.of(self._learning.train_step)
         if reason is not None:
-            # A predecessor died after its last train step: the others still have to hear of it.
+            # A predecessor died after its last train step: the other jobs must still learn of it.
             self._finish(reason)
 
     def poll(self) -> worker.PollResult | bool:
@@ -169,7 +168,7 @@ class LearnerJob(worker.Worker):
             if skipped:
                 status["message"] += f", {skipped:,} train steps skipped: not finite"
         if self._actors.is_alone:
-            status["message"] += "; no actor is there"
+            status["message"] += "; it has no actors"
         return status
 
     def save(self) -> None:
@@ -263,11 +262,11 @@ class LearnerJob(worker.Worker):
     def _num_actors(self) -> int:
         return max(1, len(self._inbox.actors))
 
-    # Messages: received in the wire's thread, taken in between two slices of training.
+    # Messages: received in the wire's thread, processed between two slices of training.
 
     def _take_messages(self) -> None:
         if not self._saving.acquire(blocking=False):
-            return  # What a checkpoint holds must be of one moment.
+            return  # A checkpoint must be consistent.
         try:
             self._epoch.require_latest()
             self._inbox.take_all()
@@ -295,10 +294,10 @@ class LearnerJob(worker.Worker):
         except errors.ReplayTimeoutError as error:
             self._replay.note_outage(error)
 
-    # What the others are told.
+    # Telling the other jobs.
 
     def _tell(self) -> None:
-        """Tells the other jobs, the parameter store and the metrics how far training is."""
+        """Publishes progress: to the other jobs, the parameter store and the metrics."""
         self._publisher.publish(self._learning.train_step)
         try:
             self._tell_news()
@@ -309,7 +308,7 @@ class LearnerJob(worker.Worker):
         self._write_row(final=False)
 
     def _tell_news(self, *, beyond: bool = False) -> None:
-        """Says how far the learner is and how far actors may go; `beyond` the end if they must."""
+        """Publishes progress and how far actors may go; `beyond` the end if training needs it."""
         steps, train_step = self._learning.environment_step, self._learning.train_step_now
         done = self._final is not None
         allowed = steps if done else self._learning.pacing.steps_allowed(steps, train_step)
@@ -334,12 +333,12 @@ class LearnerJob(worker.Worker):
             else:
                 self._learning.write_row_if_due()
         except errors.ReplayTimeoutError as error:
-            logging.warning("No line of metrics: %s", error)
+            logging.warning("A line of metrics is left out: %s", error)
 
     # The end.
 
     def _finish(self, reason: str) -> None:
-        """Saves and exports, then publishes the final version and says that it is the final one."""
+        """Saves and exports, then publishes the final version as final."""
         train_step, run_dir = self._learning.train_step, self.job.run_dir
         self._learning.save()
         fault_points.reach(fault_points.LAST_CHECKPOINT_SAVED)
@@ -362,12 +361,12 @@ class LearnerJob(worker.Worker):
         logging.info("Training is complete: %s.", reason)
 
     def _rest(self) -> worker.PollResult:
-        """Waits, training being complete, for the final version's evaluation to write it down."""
+        """Waits, after training is complete, for last reports and the final evaluation."""
         self._tell_news()
         raters = self._evaluations.raters(self._final.version)
         waited = time.monotonic() - self._finished_at
-        # Actors tell of their last turns, which they were in the middle of; one that was killed has
-        # a successor that tells of them.
+        # Actors report the turns that they were in the middle of; for one that was killed, its
+        # successor does.
         all_reported = not self._inbox.actors and not self._inbox.lost
         done = (all_reported or waited > _LAST_REPORTS_SECONDS) and not (
             self._final.is_expected(self._inbox.present("evaluator"), raters, self._inbox.left)
@@ -380,7 +379,7 @@ class LearnerJob(worker.Worker):
         return worker.PollResult(done=done, idle_seconds=_REST_SECONDS)
 
     def _require_rated(self) -> None:
-        """Refuses to call a run a success whose final version cannot be evaluated."""
+        """Raises if the final version cannot be evaluated: the run is not a success then."""
         version = self._final.version
         try:
             self._evaluations.require_finite(version)

@@ -1,4 +1,4 @@
-"""What a job started by hand does to the run directory in place of a launcher."""
+"""Locks and describes the run directory of a learner that was started without a launcher."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from actor_learner.jobs import job as job_lib
 
 
 def lock_run(job: job_lib.Job, closing: contextlib.ExitStack) -> None:
-    """Keeps others from training in the run directory, whatever their registry, until `closing`.
+    """Locks the run directory against other learners, whatever their registry, until `closing`.
 
-    A launcher has done so for the jobs that it has started.
+    A launcher has locked it for the jobs that it starts.
 
     Raises:
       errors.ConfigError: If another process trains there.

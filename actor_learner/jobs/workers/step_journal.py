@@ -34,11 +34,13 @@ class EarlierProcess(NamedTuple):
 
 
 class StepJournal:
-    """Counts steps and episodes in a mapped file, as an observer of the actor.
+    """Counts steps and episodes in a mapped file, as the first observer of an actor's transitions.
 
     A store into the mapping survives `kill -9` and costs less than a system call. The successor of
     a killed process finds the counts and reports them in its name; reports hold totals, so that
-    what the learner has counted already counts once.
+    what the learner has counted already counts once. What has reached the replay is counted here
+    before; a step that the environment was just taking when its process was killed is part of
+    neither.
 
     Args:
       directory: The job's own; None where there is none: then nothing outlives the process.
@@ -67,11 +69,12 @@ class StepJournal:
                 error,
             )
 
-    def __call__(self, trajectory: Any) -> None:
+    def __call__(self, transition: tuple[Any, Any, Any]) -> None:
         """Counts one step of all lanes; a step from the last of an episode does not count."""
-        types = trajectory.step_type
-        self._steps += int(np.size(types) - np.count_nonzero(types == ts.StepType.LAST))
-        self._episodes += int(np.count_nonzero(trajectory.next_step_type == ts.StepType.LAST))
+        time_step, _, next_time_step = transition
+        before, after = time_step.step_type, next_time_step.step_type
+        self._steps += int(np.size(before) - np.count_nonzero(before == ts.StepType.LAST))
+        self._episodes += int(np.count_nonzero(after == ts.StepType.LAST))
         self._write()
 
     def correct(self, steps: int, episodes: int) -> None:

@@ -95,7 +95,7 @@ def test_a_long_wait_for_a_job_is_said_in_the_log(asking, caplog, monkeypatch):
     with pytest.raises(errors.JobTimeoutError):
         asking.connect("actor", timeout=0.7)
     said = [record.getMessage() for record in caplog.records]
-    assert said == ["learner-0 of run run waits for actor-0 since 0 s"]
+    assert said == ["learner-0 of run run has waited 0 s for actor-0"]
 
 
 def test_a_job_that_moved_is_at_another_address(space, asking):
@@ -142,11 +142,11 @@ def test_jobs_with_the_same_keys_reach_each_other_and_others_are_told_why_not(sp
     with pytest.raises(errors.JobTimeoutError):
         asking.connect("actor", 1, timeout=0)
     with pytest.raises(
-        errors.ConfigError, match="actor-0 demands the keys of its run, and .* has none"
+        errors.ConfigError, match="actor-0 demands the keys of its run, but .* has none"
     ):
         asking.connect("actor", timeout=DEADLINE)
     asking.keys = keys.RunKeys.generate()
-    with pytest.raises(errors.ConfigError, match="has other keys: give every process of"):
+    with pytest.raises(errors.ConfigError, match="has other keys: set ACTOR_LEARNER_KEYS"):
         asking.connect("actor", timeout=DEADLINE)
     asking.keys = shared
     with asking.connect("actor", timeout=DEADLINE) as client:

@@ -215,7 +215,7 @@ def test_an_actor_without_a_learner_fails_after_its_patience(learner, start, mon
     made = start()
     learner.close()
     monkeypatch.setattr(made, "_patience_seconds", 1.0)
-    with pytest.raises(errors.JobTimeoutError, match="nothing of the learner for 1 s"):
+    with pytest.raises(errors.JobTimeoutError, match="nothing from the learner for 1 s"):
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             made.poll()

@@ -15,8 +15,10 @@ FIRST, MID, LAST = 0, 1, 2
 
 
 def step(types_before, types_after):
-    return types.SimpleNamespace(
-        step_type=np.array(types_before), next_step_type=np.array(types_after)
+    return (
+        types.SimpleNamespace(step_type=np.array(types_before)),
+        None,
+        types.SimpleNamespace(step_type=np.array(types_after)),
     )
 
 
