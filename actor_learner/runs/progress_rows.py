@@ -33,7 +33,8 @@ class ProgressRows:
       on_row: Takes the rows.
       interval_seconds: Least time between rows of `write_if_due`; see `row_limit` for long runs.
         The first comes with the first steps, to show that the run is under way.
-      interval_steps: Least environment steps between them, instead of time.
+      interval_steps: Environment steps between them, instead of time: a row is due at the first
+        look behind each multiple of it.
       more: Returns further columns.
     """
 
@@ -78,7 +79,8 @@ class ProgressRows:
     def write_if_due(self, loss: Any) -> None:
         """Writes a row if the last one is old enough."""
         if self._interval_steps is not None:
-            due = self._counters()[0] - self._last_steps >= self._interval_steps
+            grid = self._interval_steps
+            due = self._counters()[0] // grid > self._last_steps // grid
         else:
             seconds = self._progress.seconds
             least = max(self._interval_seconds, seconds / self._dense_rows)

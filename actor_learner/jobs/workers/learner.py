@@ -230,7 +230,7 @@ class LearnerJob(worker.Worker):
             plan, self._learning, self._limit, self._table_state, self._num_actors
         )
         self._metric_files = metric_files.open_metric_files(
-            job.run_dir, self._learning.environment_step
+            job.run_dir, self._learning.environment_step, experiment.reporting.loggers
         )
         self._closing.callback(self._close_metrics)
         self._actors = actor_watch.ActorWatch(job, self._settings.patience_seconds)

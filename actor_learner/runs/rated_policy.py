@@ -18,10 +18,12 @@ class RatedPolicy(NamedTuple):
       what: Which one, for people to read.
       load: Returns the greedy policy, given the experiment and an environment to act in. The
         configuration must have been loaded.
+      path: The exported policy; None if it is in the run's parameter store only.
     """
 
     what: str
     load: Callable[[Any, Any], Any]
+    path: pathlib.Path | None = None
 
 
 def find(run_dir: run_directory.RunDirectory) -> RatedPolicy:
@@ -32,7 +34,8 @@ def find(run_dir: run_directory.RunDirectory) -> RatedPolicy:
     """
     best, last = run_dir.best / "policy", run_dir.policies / "greedy_policy"
     if best.is_dir():
-        return RatedPolicy(f"{best}{_score(run_dir)}", lambda _, env: _load_export(best, env))
+        what = f"{best}{_score(run_dir)}"
+        return RatedPolicy(what, lambda _, env: _load_export(best, env), best)
     held = store.ParameterStore(run_dir.path / store.DIRECTORY)
     if sources.DEFAULT_NAME in held.names():
         tagged = [v for v in held.list(sources.DEFAULT_NAME) if sources.BEST in v.tags]
@@ -41,7 +44,7 @@ def find(run_dir: run_directory.RunDirectory) -> RatedPolicy:
             return RatedPolicy(what, lambda experiment, env: _load_stored(held, experiment, env))
     if last.is_dir():
         what = f"{last} (the last policy: no evaluation has found a best one)"
-        return RatedPolicy(what, lambda _, env: _load_export(last, env))
+        return RatedPolicy(what, lambda _, env: _load_export(last, env), last)
     raise errors.ConfigError(
         f"{run_dir} has no policy yet: neither {best} nor {last} exists, and none is tagged "
         f"'{sources.BEST}' in {held}. Go on training with --resume={run_dir}"

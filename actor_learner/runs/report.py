@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
-import shutil
-import sys
 from typing import Any, TextIO
 
 from actor_learner import run_directory
@@ -16,9 +13,15 @@ from actor_learner.support import disk_space, unsaved
 class Report:
     """Opens with the training, takes its rows, closes with a curve; then says what to do next."""
 
-    def __init__(self, run_dir: run_directory.RunDirectory, log_path: pathlib.Path) -> None:
+    def __init__(
+        self,
+        run_dir: run_directory.RunDirectory,
+        log_path: pathlib.Path,
+        next_steps: summary.NextSteps,
+    ) -> None:
         self._run_dir = run_dir
         self._log_path = log_path
+        self._next_steps = next_steps
         self._loggers: logger.Loggers | None = None
         self._view: console.Console | None = None
 
@@ -32,7 +35,9 @@ class Report:
         """Begins to show and write; rows past the restored checkpoint are dropped."""
         run_dir = self._run_dir
         self._training = training
-        self._loggers = metric_files.open_metric_files(run_dir, training.environment_step)
+        self._loggers = metric_files.open_metric_files(
+            run_dir, training.environment_step, training.experiment.reporting.loggers
+        )
         self._view = console.make_view(
             terminal,
             training.total_environment_steps,
@@ -94,19 +99,7 @@ class Report:
             reason=reason,
             log_path=str(self._log_path),
             has_policies=(self._run_dir.policies / "greedy_policy").is_dir(),
-            programs=_programs(),
+            next_steps=self._next_steps,
         )
         # Below the headline, which says "Finished".
         return [*lines[:1], *unsaved.ledger().closing_lines(), *lines[1:]]
-
-
-def _programs() -> str:
-    """Directory of this environment's programs, if the shell would not find them by itself."""
-    directory = pathlib.Path(sys.executable).parent
-    found = shutil.which("actor-learner")
-    if found is not None and pathlib.Path(found).parent == directory:
-        return ""
-    if not (directory / "actor-learner").exists():
-        return ""
-    shown = os.path.relpath(directory)
-    return f"{directory if shown.startswith('..') else shown}/"
