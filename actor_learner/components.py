@@ -1,6 +1,6 @@
 """Imports every room, so that all that gin files may name is registered. Imports TensorFlow."""
 
-from actor_learner import evaluation_settings, experiment, parts, run_settings
+from actor_learner import evaluation_settings, experiment, parts, ray_settings, run_settings
 from actor_learner.acting import actor
 from actor_learner.agents import bc, c51, cql_sac, ddpg, dqn, impala, ppo, r2d2, sac, td3
 from actor_learner.environments import (
@@ -74,6 +74,7 @@ ROOMS = (
     ppo_learner,
     prioritized_replay,
     r2d2,
+    ray_settings,
     recorded_sequences,
     reverb_replay_buffer,
     reverb_variable_container,

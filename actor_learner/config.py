@@ -14,7 +14,7 @@ import dataclasses
 
 import gin
 
-from actor_learner.configuring import checking, files, loading, usage
+from actor_learner.configuring import checking, files, loading, program, statements, usage
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +57,20 @@ def check(source: ConfigSource) -> None:
       errors.ConfigError: With one line for each problem, sorted by file and line.
     """
     checking.check(source.gin_files, source.bindings)
+
+
+def bindings_of(source: ConfigSource, owner: str) -> dict[str, statements.Binding]:
+    """The bindings of one configurable that take effect, by parameter, read from the text alone.
+
+    Args:
+      source: Must have passed `check`.
+      owner: As gin files call it, without a scope.
+    """
+    found = {}
+    for _, statement in program.read(source.gin_files, source.bindings).steps:
+        if isinstance(statement, statements.Binding) and statement.selector == owner:
+            found[statement.parameter] = statement
+    return found
 
 
 def load(source: ConfigSource) -> None:

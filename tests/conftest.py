@@ -1,4 +1,8 @@
-"""The order of the test files: long ones first, so that no worker is left with one at the end."""
+"""The order of the test files, long ones first, and what keeps long sessions from slowing down."""
+
+import gc
+
+import pytest
 
 # From the longest on, by `make test ARGS=--durations=40`.
 LONGEST = (
@@ -35,3 +39,18 @@ def pytest_collection_modifyitems(config, items):
         return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
     items.sort(key=rank)  # Stable: all else stays as it is.
+
+
+_freezing = {"module": None}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Takes what outlives a file of tests, TensorFlow's graphs above all, out of Python's sight.
+
+    Else each full collection looks at all that was ever traced: a second, late in a session.
+    """
+    if item.module is not _freezing["module"]:
+        _freezing["module"] = item.module
+        gc.collect()
+        gc.freeze()

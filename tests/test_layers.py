@@ -13,7 +13,14 @@ ROOMS = (
     ("configuring",),
     # What rooms share, and what needs nothing but support: single files of the package.
     ("action_mask", "experience", "minibatches", "batch_notes", "parts", "config", "import_path"),
-    ("run_directory", "evaluation_settings", "run_settings", "frozen_config", "argument_checks"),
+    (
+        "run_directory",
+        "evaluation_settings",
+        "run_settings",
+        "ray_settings",
+        "frozen_config",
+        "argument_checks",
+    ),
     (
         "naming",
         "messaging",

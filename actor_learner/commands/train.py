@@ -152,12 +152,13 @@ def _built(
     """Imports TensorFlow, loads the configuration, builds every part, checks what was used."""
     session.say(output, session.STARTING)
     with output.quiet_imports():
-        from actor_learner import experiment
+        from actor_learner import experiment, ray_settings
         from actor_learner.jobs import settings
         from actor_learner.runs import one_process, stored_versions
     with output.quiet_imports():
         config.load(source)
         own = settings.Jobs().extra
+        ray_settings.Ray()  # Of runs on a cluster; in a file for both it is no mistake.
         log_limit.log_limit()  # Used once all is built; here so that it counts as used.
         stored_versions.stored_versions()  # Of separate jobs; in a file for both it is no mistake.
         if own:

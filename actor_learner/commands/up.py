@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import os
 import pathlib
 import secrets
 import sys
 from collections.abc import Collection, Mapping, Sequence
 
-from actor_learner import config, frozen_config, import_path, run_directory
+from actor_learner import config, frozen_config, import_path, ray_settings, run_directory
+from actor_learner.commands import up_options
 from actor_learner.jobs import job as job_lib
 from actor_learner.jobs import settings
 from actor_learner.jobs.presence import host_address, names, rendezvous
-from actor_learner.launch import forking, job_spec, local, restarts, run_jobs
+from actor_learner.launch import (
+    forking,
+    job_spec,
+    local,
+    ray_driver,
+    ray_supervisor,
+    restarts,
+    run_jobs,
+)
 from actor_learner.messaging import keys as keys_lib
 from actor_learner.naming import connect
 from actor_learner.reporting import log_limit, process_output
@@ -23,119 +31,48 @@ from actor_learner.runs import warm_start
 from actor_learner.support import errors
 
 JOB = "up"
-DEFAULT_RESOURCES = {"CPU": 1.0}
-
-
-@dataclasses.dataclass(frozen=True)
-class UpOptions:
-    """The flags of the command, as the user gave them."""
-
-    gin_files: tuple[str, ...]
-    bindings: tuple[str, ...]
-    actors: int = 1
-    evaluators: int = 1
-    run_dir: str | None = None
-    resume: str | None = None
-    seed: int | None = None
-    registry: str | None = None
-    launcher: str = "local"
-    address: str = "auto"
-    max_restarts: int = restarts.RestartPolicy().most
-    host: str | None = None
-    replay_host: str | None = None
-    replay_port: int | None = None
-    grace_seconds: float = job_spec.GRACE_SECONDS
-    replay_grace_seconds: float = job_spec.REPLAY_GRACE_SECONDS
-    tolerate: tuple[str, ...] = ()
+DEFAULT_RESOURCES = {"CPU": ray_settings.DEFAULT_CPUS}
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
     """Adds the command to the command line."""
     parser = commands.add_parser("up", help="train as separate jobs: replay, learner, actors, ...")
-    parser.add_argument(
-        "--gin_file", action="append", default=[], help="configuration; may be repeated"
-    )
-    parser.add_argument(
-        "--gin_param",
-        "--gin_bindings",
-        action="append",
-        default=[],
-        dest="gin_param",
-        metavar="'NAME.PARAMETER = VALUE'",
-        help="one binding, stronger than the files; may be repeated",
-    )
-    warm_start.add_flag(parser)
-    parser.add_argument("--actors", type=int, default=1, help="how many (default: 1)")
-    parser.add_argument("--evaluators", type=int, default=1, help="how many (default: 1)")
-    parser.add_argument("--run_dir", help="where everything goes (default: a new one under runs/)")
-    parser.add_argument("--resume", metavar="RUN", help="resume the run in this directory")
-    parser.add_argument("--seed", type=int, help="seed of everything random (default: drawn)")
-    parser.add_argument(
-        "--registry",
-        metavar="URL",
-        help="where the jobs find one another: redis://HOST:PORT, or a directory "
-        f"(default: ${connect.ENVIRONMENT_VARIABLE}, or in the run directory)",
-    )
-    parser.add_argument(
-        "--launcher", choices=("local", "ray"), default="local", help="where jobs are started"
-    )
-    parser.add_argument(
-        "--address", default="auto", help="of the Ray cluster, for --launcher=ray (default: auto)"
-    )
-    parser.add_argument(
-        "--max_restarts",
-        type=int,
-        default=restarts.RestartPolicy().most,
-        help="of each job within ten minutes, before the run is given up (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--tolerate",
-        default="",
-        metavar="KIND,...",
-        help="kinds of jobs, such as actor,evaluator, without which the run goes on when one has "
-        "failed for good; one actor must be left (default: any failure for good ends the run)",
-    )
-    parser.add_argument(
-        "--host",
-        help="how jobs on other machines reach this one; localhost if there are none (default: "
-        "localhost, or the address of the network interface if the registry is outside the run "
-        "directory). Under Ray the jobs are reached by the addresses of their nodes",
-    )
-    parser.add_argument(
-        "--replay_host",
-        metavar="HOST",
-        help="how the other jobs reach the replay server (default: localhost, or the address of "
-        "the network interface if the registry is outside the run directory; under Ray its node's)",
-    )
-    parser.add_argument(
-        "--replay_port", type=int, metavar="PORT", help="of the replay server (default: a free one)"
-    )
-    parser.add_argument(
-        "--grace_seconds",
-        type=float,
-        default=job_spec.GRACE_SECONDS,
-        metavar="SECONDS",
-        help="for a job that is asked to end, saving included, before it is killed "
-        "(default: %(default)g)",
-    )
-    parser.add_argument(
-        "--replay_grace_seconds",
-        type=float,
-        default=job_spec.REPLAY_GRACE_SECONDS,
-        metavar="SECONDS",
-        help="the same for the replay server, which takes seconds per gigabyte to save "
-        "(default: %(default)g)",
-    )
+    up_options.add_flags(parser)
     parser.set_defaults(command=_command)
 
 
-def run(options: UpOptions) -> int:
+def _command(arguments: argparse.Namespace) -> int:
+    if arguments.attach is not None:
+        return _attach(arguments)
+    return run(up_options.options_of(arguments))
+
+
+def _attach(arguments: argparse.Namespace) -> int:
+    """Shows a run that is under way; no other flag is about it but its address."""
+    begins = {
+        "gin_file": arguments.gin_file,
+        "gin_param": arguments.gin_param,
+        "run_dir": arguments.run_dir,
+        "resume": arguments.resume,
+        "detach": arguments.detach,
+    }
+    for flag, value in begins.items():
+        if value:
+            raise errors.ConfigError(
+                f"--attach shows a run that is under way: leave out --{flag}, or begin a run with "
+                "--gin_file or --resume instead"
+            )
+    address = None if arguments.address == up_options.AUTO else arguments.address
+    return ray_driver.attach(arguments.attach, address, sys.stderr)
+
+
+def run(options: up_options.UpOptions) -> int:
     """Runs the jobs to the end of the run; returns the exit code of `run_jobs`.
 
     Raises:
       errors.ActorLearnerError: For what goes wrong before any job is started.
     """
-    _check(options)
+    up_options.check(options)
     with contextlib.ExitStack() as closing:
         server = None
         if options.launcher == "local":
@@ -144,7 +81,7 @@ def run(options: UpOptions) -> int:
         return _run(options, server)
 
 
-def _run(options: UpOptions, server: forking.ForkServer | None) -> int:
+def _run(options: up_options.UpOptions, server: forking.ForkServer | None) -> int:
     earlier = run_directory.RunDirectory.existing(options.resume) if options.resume else None
     source = _source(options, earlier)
     paths = import_path.of(source)
@@ -153,13 +90,23 @@ def _run(options: UpOptions, server: forking.ForkServer | None) -> int:
     import_path.extend(paths)
     config.check(source)
     jobs = settings.declared(source)
+    placing = ray_settings.declared(source, (*settings.OURS, *jobs.extra))
     _check_tolerated(options.tolerate, jobs.extra)
     name = pathlib.Path(source.gin_files[-1]).stem
     run_dir = earlier or run_directory.RunDirectory.create(options.run_dir, name)
-    with run_dir.locked():
+    run_name = names.run_name(str(run_dir.path.absolute()))
+    with contextlib.ExitStack() as held:
+        cluster = None
+        if options.launcher == "ray":
+            cluster = ray_driver.RayRun(
+                options.address, run_name, run_dir, runtime_env=placing.runtime_env
+            )
+            held.callback(cluster.close)
+            cluster.refuse_second()
+        lock = held.enter_context(contextlib.ExitStack())
+        lock.enter_context(run_dir.locked())
         seed = _describe(options, run_dir, name, source, paths)
         registry = _registry(options, run_dir)
-        run_name = names.run_name(str(run_dir.path.absolute()))
         host = options.host or _host(run_dir, registry, run_name)
         keys = _keys(options, run_dir, host)
         specs = make_specs(
@@ -169,7 +116,7 @@ def _run(options: UpOptions, server: forking.ForkServer | None) -> int:
             actors=options.actors,
             evaluators=options.evaluators,
             own=jobs.extra,
-            resources=jobs.resources,
+            resources=placing.resources,
             paths=paths,
             restart=restarts.RestartPolicy(most=options.max_restarts),
             replay_flags=_replay_flags(options),
@@ -190,25 +137,45 @@ def _run(options: UpOptions, server: forking.ForkServer | None) -> int:
                     file=output.terminal,
                     flush=True,
                 )
-            launcher = _launcher(options, run_dir, server)
-            try:
+            seconds = {
+                # The learner may wait for one evaluator, and the launcher for another.
+                "final_seconds": 2 * jobs.final_evaluation_seconds,
+                "no_actors_seconds": jobs.no_actors_seconds,
+                "silent_seconds": jobs.silent_seconds,
+                "stuck_seconds": jobs.stuck_seconds,
+            }
+            if cluster is None:
                 return run_jobs.run_jobs(
                     specs,
-                    launcher,
+                    local.LocalLauncher(server),
                     run=run_name,
                     run_dir=run_dir,
                     registry=registry,
                     terminal=output.terminal,
                     host=host,
                     keys=keys,
-                    # The learner may wait for one evaluator, and the launcher for another.
-                    final_seconds=2 * jobs.final_evaluation_seconds,
-                    no_actors_seconds=jobs.no_actors_seconds,
-                    silent_seconds=jobs.silent_seconds,
-                    stuck_seconds=jobs.stuck_seconds,
+                    **seconds,
                 )
-            finally:
-                launcher.close()
+            cluster.begin(
+                ray_supervisor.RunPlan(
+                    run_name,
+                    str(run_dir.path.absolute()),
+                    specs,
+                    registry,
+                    placing,
+                    keys=keys.to_json(),
+                    host=options.host,
+                    files=frozen_config.contents(run_dir),
+                    files_from=str(run_dir.path.absolute()),
+                    program=sys.executable,
+                    seconds=seconds,
+                )
+            )
+            lock.close()  # The supervisor takes it.
+            if options.detach:
+                cluster.say_detached(output.terminal)
+                return run_jobs.OK
+            return cluster.follow(output.terminal, owner=True)
 
 
 def make_specs(
@@ -290,53 +257,6 @@ def make_specs(
     ]
 
 
-def _command(arguments: argparse.Namespace) -> int:
-    return run(
-        UpOptions(
-            gin_files=tuple(arguments.gin_file),
-            bindings=tuple(arguments.gin_param),
-            actors=arguments.actors,
-            evaluators=arguments.evaluators,
-            run_dir=arguments.run_dir,
-            resume=arguments.resume,
-            seed=arguments.seed,
-            registry=arguments.registry,
-            launcher=arguments.launcher,
-            address=arguments.address,
-            max_restarts=arguments.max_restarts,
-            host=arguments.host,
-            replay_host=arguments.replay_host,
-            replay_port=arguments.replay_port,
-            grace_seconds=arguments.grace_seconds,
-            replay_grace_seconds=arguments.replay_grace_seconds,
-            tolerate=tuple(filter(None, arguments.tolerate.split(","))),
-        )
-    )
-
-
-def _check(options: UpOptions) -> None:
-    if options.seed is not None and not 0 <= options.seed < 2**32:
-        raise errors.ConfigError(f"--seed must lie in 0 to 2**32 - 1, got {options.seed}")
-    for flag, value, least in (
-        ("actors", options.actors, 1),
-        ("evaluators", options.evaluators, 0),
-        ("max_restarts", options.max_restarts, 0),
-        ("grace_seconds", options.grace_seconds, 0),
-        ("replay_grace_seconds", options.replay_grace_seconds, 0),
-    ):
-        if not value >= least:  # So that a number that is none is refused, too.
-            raise errors.ConfigError(f"--{flag} must be at least {least}, got {value}")
-    if options.replay_port is not None and not 0 < options.replay_port < 2**16:
-        raise errors.ConfigError(
-            f"--replay_port must lie in 1 to {2**16 - 1}, got {options.replay_port}"
-        )
-    if options.launcher == "local" and options.address != "auto":
-        raise errors.ConfigError(
-            f"--address={options.address} is that of a Ray cluster: add --launcher=ray"
-        )
-    _given_registry(options)
-
-
 def _check_tolerated(tolerate: Sequence[str], own: Collection[str]) -> None:
     dispensable = ("actor", "evaluator", *own)
     for kind in tolerate:
@@ -346,7 +266,9 @@ def _check_tolerated(tolerate: Sequence[str], own: Collection[str]) -> None:
             )
 
 
-def _source(options: UpOptions, earlier: run_directory.RunDirectory | None) -> config.ConfigSource:
+def _source(
+    options: up_options.UpOptions, earlier: run_directory.RunDirectory | None
+) -> config.ConfigSource:
     if earlier is not None:
         if options.run_dir or options.gin_files:
             raise errors.ConfigError(
@@ -363,7 +285,7 @@ def _source(options: UpOptions, earlier: run_directory.RunDirectory | None) -> c
 
 
 def _describe(
-    options: UpOptions,
+    options: up_options.UpOptions,
     run_dir: run_directory.RunDirectory,
     name: str,
     source: config.ConfigSource,
@@ -381,8 +303,8 @@ def _describe(
     return seed
 
 
-def _registry(options: UpOptions, run_dir: run_directory.RunDirectory) -> str:
-    url = _given_registry(options) or str(rendezvous.registry_in(run_dir))
+def _registry(options: up_options.UpOptions, run_dir: run_directory.RunDirectory) -> str:
+    url = up_options.given_registry(options) or str(rendezvous.registry_in(run_dir))
     return url if "://" in url else str(pathlib.Path(url).expanduser().absolute())
 
 
@@ -393,7 +315,7 @@ def _host(run_dir: run_directory.RunDirectory, registry: str, run: str) -> str:
 
 
 def _keys(
-    options: UpOptions, run_dir: run_directory.RunDirectory, host: str
+    options: up_options.UpOptions, run_dir: run_directory.RunDirectory, host: str
 ) -> keys_lib.RunKeys | None:
     """The keys of the run, made if other machines may take part; None if none are needed."""
     hosts = [host, options.replay_host or "localhost"]
@@ -402,40 +324,6 @@ def _keys(
     return rendezvous.make_keys(run_dir)
 
 
-def _given_registry(options: UpOptions) -> str | None:
-    """What the user says about the registry; None leaves it to the run directory.
-
-    Raises:
-      errors.ConfigError: If it would not be reached by all jobs.
-    """
-    url = options.registry or os.environ.get(connect.ENVIRONMENT_VARIABLE)
-    if options.launcher == "ray":
-        url = connect.registry_url(options.registry)  # Other nodes may not see the run directory.
-    if url is not None and url.startswith("memory://"):
-        raise errors.ConfigError(
-            f"--registry={url} is within one process, so the jobs would not find one another: use "
-            "a directory or redis://HOST:PORT"
-        )
-    return url
-
-
-def _replay_flags(options: UpOptions) -> list[str]:
+def _replay_flags(options: up_options.UpOptions) -> list[str]:
     given = {"host": options.replay_host, "port": options.replay_port}
     return [f"--{flag}={value}" for flag, value in given.items() if value is not None]
-
-
-def _launcher(
-    options: UpOptions,
-    run_dir: run_directory.RunDirectory,
-    server: forking.ForkServer | None,
-) -> job_spec.Launcher:
-    if options.launcher == "local":
-        return local.LocalLauncher(server)
-    from actor_learner.launch import ray
-
-    return ray.RayLauncher(
-        options.address,
-        namespace=names.run_name(str(run_dir.path.absolute())),
-        files=frozen_config.contents(run_dir),
-        files_from=run_dir.path.absolute(),
-    )

@@ -15,6 +15,7 @@ _PARAMETERS = {
     ("Experiment", "publish_seconds"): "Staleness.publish_seconds",
     ("Experiment", "max_version_lag"): "Staleness.max_version_lag",
     ("Experiment", "when_lagging"): "Staleness.when_lagging",
+    ("Jobs", "resources"): "Ray.resources",
 }
 
 

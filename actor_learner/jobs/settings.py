@@ -6,7 +6,6 @@ Jobs.extra = {'watcher': @TableWatcher}      # A class derived from Worker, not 
 Jobs.counts = {'watcher': 2}                 # How many `up` starts; one where nothing is said.
 TableWatcher.interval_seconds = 10.0
 Jobs.tables = [@my_notes_table()]            # Served beside ours; returns a reverb.Table.
-Jobs.resources = {'learner': {'CPU': 2, 'GPU': 1}, 'watcher': {'CPU': 0.1}}
 Jobs.final_evaluation_seconds = 1_800        # For long episodes.
 Jobs.silent_seconds = 600                    # For machines that are often overloaded.
 ```
@@ -22,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Callable, NamedTuple
 
 from actor_learner import config
-from actor_learner.configuring import program, statements
+from actor_learner.configuring import statements
 from actor_learner.jobs import worker as worker_lib
 from actor_learner.jobs.presence import names
 from actor_learner.support import configurable, errors
@@ -51,8 +50,6 @@ class Jobs:
       extra: Jobs of the user's own: what makes each worker, by the name of the job.
       tables: Tables of the user's own, which the replay server holds, and saves, beside those of
         the run; with a signature of any kind.
-      resources: What a job needs of the node it is placed on, by its kind: `{'CPU': 1, 'GPU': 1}`.
-        For launchers that place jobs on a cluster; those on one machine do not look at it.
       counts: How many of each job of `extra` a launcher starts, by its name; 1 where nothing is
         said, 0 for one that is only started by hand.
       final_evaluation_seconds: How long the learner, having finished, waits for the evaluators to
@@ -70,7 +67,6 @@ class Jobs:
     def __init__(
         self,
         extra: dict[str, Callable[[], worker_lib.Worker]] | None = None,
-        resources: dict[str, dict[str, float]] | None = None,
         tables: Sequence[Any] = (),
         final_evaluation_seconds: float = FINAL_EVALUATION_SECONDS,
         counts: dict[str, int] | None = None,
@@ -81,7 +77,6 @@ class Jobs:
     ) -> None:
         self.extra = dict(extra or {})
         self.tables = list(tables)
-        self.resources = dict(resources or {})
         self.final_evaluation_seconds = final_evaluation_seconds
         self.no_actors_seconds = no_actors_seconds
         self.patience_seconds = patience_seconds
@@ -90,7 +85,6 @@ class Jobs:
         self.counts = dict(counts or {})
         _check_extra(self.extra)
         _check_counts(self.counts, self.extra)
-        _check_resources(self.resources)
         for name in _SECONDS:
             _check_seconds(name, getattr(self, name))
 
@@ -117,12 +111,10 @@ class Declared(NamedTuple):
 
     Attributes:
       extra: How many there are of each of the user's jobs, by its name.
-      resources: What each kind of job needs of its node.
       final_evaluation_seconds: As that of `Jobs`; so are the others.
     """
 
     extra: dict[str, int]
-    resources: dict[str, dict[str, float]]
     final_evaluation_seconds: float
     no_actors_seconds: float
     patience_seconds: float
@@ -139,14 +131,11 @@ def declared(source: config.ConfigSource) -> Declared:
     Raises:
       errors.ConfigError: If it is not written out, but as a macro or a reference.
     """
-    values: dict[str, tuple[statements.Binding, Any]] = {}
-    for _, statement in program.read(source.gin_files, source.bindings).steps:
-        if isinstance(statement, statements.Binding) and statement.selector == _OWNER:
-            values[statement.parameter] = (statement, statement.value)
+    bindings = config.bindings_of(source, _OWNER)
     found = {}
-    for parameter in ("extra", "resources", "counts"):
-        binding, value = values.get(parameter, (None, None))
-        value = {} if value is None else value
+    for parameter in ("extra", "counts"):
+        binding = bindings.get(parameter)
+        value = {} if binding is None or binding.value is None else binding.value
         literal = isinstance(value, dict) and all(isinstance(key, str) for key in value)
         if not literal or (parameter != "extra" and _references(value)):
             raise errors.ConfigError(
@@ -155,14 +144,13 @@ def declared(source: config.ConfigSource) -> Declared:
             )
         found[parameter] = value
     _check_extra(found["extra"])
-    _check_resources(found["resources"])
     _check_counts(found["counts"], found["extra"])
     seconds = {}
     for name, default in _SECONDS.items():
-        _, seconds[name] = values.get(name, (None, default))
+        seconds[name] = bindings[name].value if name in bindings else default
         _check_seconds(name, seconds[name])
     extra = {name: found["counts"].get(name, 1) for name in found["extra"]}
-    return Declared(extra, found["resources"], **seconds)
+    return Declared(extra, **seconds)
 
 
 def _references(value: Any) -> bool:
@@ -200,15 +188,3 @@ def _check_seconds(name: str, seconds: Any) -> None:
         raise errors.ConfigError(
             f"Jobs.{name} must be written out as a number, at least 0; got {seconds!r}"
         )
-
-
-def _check_resources(resources: Mapping[str, Any]) -> None:
-    for kind, needed in resources.items():
-        names.check_kind(kind)
-        if not isinstance(needed, dict) or not all(
-            isinstance(amount, (int, float)) and amount >= 0 for amount in needed.values()
-        ):
-            raise errors.ConfigError(
-                f"Jobs.resources['{kind}'] is {needed!r}; it must be a dict of amounts such as "
-                "{'CPU': 1, 'GPU': 0.5}"
-            )

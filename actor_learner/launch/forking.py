@@ -25,10 +25,10 @@ JOB_MODULES = (
     "tf_agents",
     "reverb",
     "actor_learner.components",
-    "actor_learner.jobs.replay",
-    "actor_learner.jobs.learner",
-    "actor_learner.jobs.actor",
-    "actor_learner.jobs.evaluator",
+    "actor_learner.jobs.workers.replay",
+    "actor_learner.jobs.workers.learner",
+    "actor_learner.jobs.workers.actor",
+    "actor_learner.jobs.workers.evaluator",
 )
 """What jobs import, all but their program itself, which is to run as `__main__`."""
 

@@ -102,10 +102,6 @@ class Process(Protocol):
     def note(self) -> str:
         """What the launcher knows about it that the job does not; empty for nothing."""
 
-    @property
-    def relaunches(self) -> int:
-        """How often the launcher has restarted it without being asked."""
-
     def poll(self) -> int | None:
         """None while it runs; then its exit code, or minus the number of the signal it died of."""
 

@@ -38,7 +38,6 @@ class LocalProcess:
     """
 
     note = ""
-    relaunches = 0
 
     def __init__(
         self,

@@ -1,13 +1,13 @@
 """The part of the Ray launcher that lives on the node of a job: starts it there, reports on it.
 
 A Ray actor whose constructor starts the job as a process, under a guardian, exactly as the local
-launcher does. When Ray restarts the actor, on another node if need be, the job comes back with it;
-when the actor's process dies, the guardian ends the job.
+launcher does. When the actor's process dies, the guardian ends the job.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import pathlib
 import shutil
 import socket
@@ -15,9 +15,10 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 
-from actor_learner.launch import job_spec, local
+from actor_learner.launch import job_spec, local, ray_cluster
 
 _HOST = "--host="
+_PYTHONPATH = "PYTHONPATH"
 _MOST_LOG_BYTES = 1 << 18  # In one report; the rest follows with the next.
 
 
@@ -26,10 +27,10 @@ class Report:
     """What a node knows about its job.
 
     Attributes:
-      incarnation: What the job's status carries; differs after Ray has restarted the actor.
+      incarnation: What the job's status carries.
       exit_code: As `job_spec.Process.poll`; None while it runs.
       host: Where it runs.
-      log: What it has printed since the last report.
+      log: What it has printed besides what has come before.
     """
 
     incarnation: str
@@ -59,6 +60,8 @@ class RayJob:
         files_from: str,
         program: str,
     ) -> None:
+        import ray
+
         self._directory = pathlib.Path(tempfile.mkdtemp(prefix="actor-learner-job-"))
         self._log = self._directory / "log"
         for name, text in files.items():
@@ -67,22 +70,27 @@ class RayJob:
             path.write_text(text, encoding="utf-8")
         command = command_here(spec.command, files, files_from, self._directory, program)
         if not any(argument.startswith(_HOST) for argument in command):
-            import ray
-
             command.append(f"{_HOST}{ray.util.get_node_ip_address()}")
-        here = dataclasses.replace(spec, command=command)
+        here = dataclasses.replace(
+            spec, command=command, environment=environment_here(spec.environment, os.environ)
+        )
         local.note_start(self._log, here, restarts)
-        self._reported = 0
+        given = ray_cluster.amounts_in_words(ray.get_runtime_context().get_assigned_resources())
+        with open(self._log, "a", encoding="utf-8") as log:
+            log.write(f"--- on {socket.gethostname()}, with {given}\n")
         # Ray kills the children of its workers when they end.
         self._process = local.start(here, restarts, self._log, detached=True)
 
-    def report(self) -> Report:
-        """How the job is doing. Does not wait."""
+    def report(self, received: int) -> Report:
+        """How the job is doing. Does not wait.
+
+        Args:
+          received: How many bytes of its log have come so far; those that follow come now.
+        """
         code = self._process.poll()
         with open(self._log, "rb") as file:
-            file.seek(self._reported)
+            file.seek(received)
             log = file.read(_MOST_LOG_BYTES)
-        self._reported += len(log)
         if len(log) == _MOST_LOG_BYTES:
             code = None  # Its end is reported with the end of its log.
         return Report(self._process.incarnation, code, socket.gethostname(), log)
@@ -117,3 +125,9 @@ def command_here(
             for argument in changed
         ]
     return changed
+
+
+def environment_here(given: Mapping[str, str], node: Mapping[str, str]) -> dict[str, str]:
+    """A job's variables, with the modules of a `runtime_env` found behind those of the launcher."""
+    paths = [given.get(_PYTHONPATH), node.get(_PYTHONPATH)]
+    return {**given, _PYTHONPATH: os.pathsep.join(filter(None, paths))}

@@ -1,10 +1,10 @@
-"""From a list of jobs to an exit code: what every launcher's command comes down to."""
+"""From a list of jobs to an exit code: what every launcher comes down to."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Any, NamedTuple, TextIO
 
 from actor_learner import run_directory
 from actor_learner.jobs import controller as controller_lib
@@ -15,9 +15,22 @@ from actor_learner.launch import job_spec, launcher_wire, status_reader, supervi
 from actor_learner.launch import scaling as scaling_lib
 from actor_learner.messaging import keys as keys_lib
 from actor_learner.naming import connect
+from actor_learner.naming import registry as registry_lib
 from actor_learner.support import signals
 
 OK, FAILED, BAD_CONFIGURATION, LACKING = 0, 1, 2, 4
+
+
+class Ending(NamedTuple):
+    """How a run has ended, as its user is told.
+
+    Attributes:
+      code: The exit code of the command: see `run_jobs`.
+      lines: What to print, after the view is closed.
+    """
+
+    code: int
+    lines: list[str]
 
 
 def run_jobs(
@@ -28,12 +41,7 @@ def run_jobs(
     run_dir: run_directory.RunDirectory,
     registry: str,
     terminal: TextIO,
-    host: str = "localhost",
-    keys: keys_lib.RunKeys | None = None,
-    final_seconds: float = supervisor.FINAL_SECONDS,
-    no_actors_seconds: float = settings.NO_ACTORS_SECONDS,
-    silent_seconds: float = settings.SILENT_SECONDS,
-    stuck_seconds: float = settings.STUCK_SECONDS,
+    **more: Any,
 ) -> int:
     """Runs jobs to the end of their run, and tells the user about it on `terminal`.
 
@@ -44,24 +52,66 @@ def run_jobs(
       run_dir: Takes the logs.
       registry: URL of the registry that the jobs use.
       terminal: Where the user looks.
-      host: How other machines reach this one; `localhost` if none need to.
-      keys: Of the run, which its wires demand; None for none.
-      final_seconds: How long evaluators may take after the learner has completed.
-      no_actors_seconds: How long the run may be without actors.
-      silent_seconds: How long a job may not answer before it is started again.
-      stuck_seconds: How long one poll of a job may last before it is.
+      **more: Settings that `supervise` has.
 
     Returns:
       0: the run is complete. 1: a job has failed for good, or no actor is left. 2: its
       configuration is wrong. 3: ended in order by a controller. 4: complete, though a job has
       failed for good, which was tolerated. 130, 143: by Ctrl-C or SIGTERM.
     """
-    scaling = scaling_lib.ScaleRequests()
     with (
         connect.connect(registry, who=names_lib.LAUNCHER) as names,
-        controller_lib.Controller(names, run, keys=keys, who=names_lib.LAUNCHER) as controller,
         signals.stop_on_signal(terminal) as stop,
     ):
+        shown = view.make_view(terminal, run)
+        ending = supervise(
+            specs, launcher, shown, stop, run=run, run_dir=run_dir, names=names, **more
+        )
+    return tell(ending, terminal)
+
+
+def tell(ending: Ending, terminal: TextIO) -> int:
+    """Prints the last lines about a run; returns the exit code."""
+    for line in ending.lines:
+        print(line, file=terminal, flush=True)
+    return ending.code
+
+
+def supervise(
+    specs: Sequence[job_spec.JobSpec],
+    launcher: job_spec.Launcher,
+    shown: view.JobsView,
+    stop: signals.StopRequest,
+    *,
+    run: str,
+    run_dir: run_directory.RunDirectory,
+    names: registry_lib.NameRegistry,
+    host: str = "localhost",
+    keys: keys_lib.RunKeys | None = None,
+    final_seconds: float = supervisor.FINAL_SECONDS,
+    no_actors_seconds: float = settings.NO_ACTORS_SECONDS,
+    silent_seconds: float = settings.SILENT_SECONDS,
+    stuck_seconds: float = settings.STUCK_SECONDS,
+) -> Ending:
+    """Runs jobs to the end of their run, in a process that has a terminal or in one that has none.
+
+    Args:
+      specs: The jobs.
+      launcher: Starts them; the caller closes it.
+      shown: Is told how they do; not yet started.
+      stop: Ends the run in order.
+      run: Name of the run in the registry.
+      run_dir: Takes the logs.
+      names: The registry that the jobs use.
+      host: How other machines reach this one; `localhost` if none need to.
+      keys: Of the run, which its wires demand; None for none.
+      final_seconds: How long evaluators may take after the learner has completed.
+      no_actors_seconds: How long the run may be without actors.
+      silent_seconds: How long a job may not answer before it is started again.
+      stuck_seconds: How long one poll of a job may last before it is.
+    """
+    scaling = scaling_lib.ScaleRequests()
+    with controller_lib.Controller(names, run, keys=keys, who=names_lib.LAUNCHER) as controller:
         job = job_lib.Job(
             names_lib.LAUNCHER, 0, run, names, run_dir=run_dir, host=host, keys=keys,
             incarnation=uuid.uuid4().hex, stopping=stop.event,
@@ -77,7 +127,7 @@ def run_jobs(
                 launcher,
                 reader,
                 run_dir,
-                view.make_view(terminal, run),
+                shown,
                 stop.event,
                 scaling=scaling,
                 final_seconds=final_seconds,
@@ -87,12 +137,15 @@ def run_jobs(
             ).run()
     lacks = outcome.status == supervisor.COMPLETED and bool(outcome.without)
     without = f" without {', '.join(outcome.without)}" if lacks else ""
-    for line in [*outcome.lines, f"{outcome.status}{without}: {run_dir}"]:
-        print(line, file=terminal, flush=True)
+    lines = [*outcome.lines, f"{outcome.status}{without}: {run_dir}"]
+    return Ending(_exit_code(outcome, stop), lines)
+
+
+def _exit_code(outcome: supervisor.Outcome, stop: signals.StopRequest) -> int:
     if outcome.status == supervisor.INTERRUPTED:
         return stop.exit_code
     if outcome.status == supervisor.COMPLETED:
-        return LACKING if lacks else OK
+        return LACKING if outcome.without else OK
     if outcome.status == supervisor.STOPPED:
         return states.TOLD_TO_EXIT
     return BAD_CONFIGURATION if outcome.bad_configuration else FAILED

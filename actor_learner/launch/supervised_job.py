@@ -63,7 +63,6 @@ class SupervisedJob:
         self._say = say
         self._clock = clock
         self._history = restarts.RestartHistory(spec.restart)
-        self._relaunches = 0  # Of earlier processes, by the launcher itself.
         self._given_up: job_spec.Process | None = None
         self._start_at = 0.0
         self._started_at = 0.0
@@ -75,9 +74,8 @@ class SupervisedJob:
 
     @property
     def restarts(self) -> int:
-        """How often it has been restarted, by us or by the launcher itself."""
-        running = self.process.relaunches if self.process is not None else 0
-        return self._history.total + self._relaunches + running
+        """How often it has been restarted."""
+        return self._history.total
 
     def seconds_to_start(self, now: float) -> float:
         """How long it still waits to be restarted."""
@@ -154,7 +152,6 @@ class SupervisedJob:
             return []
 
     def _start(self, now: float) -> None:
-        self._relaunches += self.process.relaunches if self.process is not None else 0
         self._started_at = now
         try:
             self.process = self._launcher.launch(self.spec, self.restarts, self.log)

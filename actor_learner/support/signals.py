@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from typing import TextIO
+from typing import Callable, TextIO
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -32,7 +32,13 @@ class StopRequest:
 
 
 @contextlib.contextmanager
-def stop_on_signal(terminal: TextIO, *, exits: bool = True) -> Iterator[StopRequest]:
+def stop_on_signal(
+    terminal: TextIO,
+    *,
+    exits: bool = True,
+    words: str = "saving; once more to exit without saving",
+    at_once: Callable[[int], None] | None = None,
+) -> Iterator[StopRequest]:
     """Turns the first SIGINT or SIGTERM into `request.event`, the second into an immediate exit.
 
     Python runs signal handlers in the main thread, between two bytecodes: not while TensorFlow
@@ -43,6 +49,8 @@ def stop_on_signal(terminal: TextIO, *, exits: bool = True) -> Iterator[StopRequ
       terminal: Where the user is told what is going on.
       exits: Whether the second signal ends the process. If not, which suits a notebook, it raises
         KeyboardInterrupt in the main thread.
+      words: What the first signal does.
+      at_once: Given the second signal, before it ends the process; runs in a thread.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
@@ -61,11 +69,15 @@ def stop_on_signal(terminal: TextIO, *, exits: bool = True) -> Iterator[StopRequ
                 continue
             if request.event.is_set():
                 if exits:
-                    os._exit(128 + number)
+                    try:
+                        if at_once is not None:
+                            at_once(number)
+                    finally:
+                        os._exit(128 + number)
                 continue
             request.signal_number = number
             request.event.set()
-            text = f"\n{signal.Signals(number).name}: saving; once more to exit without saving\n"
+            text = f"\n{signal.Signals(number).name}: {words}\n"
             # A closed terminal keeps no run from saving; a notebook's has no descriptor.
             with contextlib.suppress(OSError, ValueError):
                 if exits:

@@ -7,7 +7,8 @@
 # `redis-server` must be in the path of the nodes (module load, or a virtual environment in common).
 #SBATCH --job-name=actor-learner
 #SBATCH --nodes=3
-#SBATCH --ntasks=8
+# The first node needs room for Redis, the replay server and the learner, each of which is one task.
+#SBATCH --ntasks-per-node=4
 #SBATCH --cpus-per-task=2
 #SBATCH --mem-per-cpu=2G
 #SBATCH --time=12:00:00
@@ -20,11 +21,18 @@ leaf=${1:-dqn_cartpole}
 run=${2:-runs/$leaf-$SLURM_JOB_ID}
 word=$(basename "$run")  # What jobs without the directory call the run.
 # The other tasks are redis, replay, learner and evaluator.
-actors=$((SLURM_NTASKS - 4))
+tasks=$((SLURM_JOB_NUM_NODES * SLURM_NTASKS_PER_NODE))
+actors=$((tasks - 4))
 if ((actors < 1)); then
-  echo "--ntasks=$SLURM_NTASKS leaves no actor: one is needed for each of four other jobs" >&2
+  echo "$tasks tasks leave no actor: one is needed for each of four other jobs" >&2
   exit 2
 fi
+if ((SLURM_NTASKS_PER_NODE < 3)); then
+  echo "--ntasks-per-node=$SLURM_NTASKS_PER_NODE: the first node needs three" >&2
+  exit 2
+fi
+# Since Slurm 22.05 steps do not have the processors of their job's tasks by themselves.
+export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
 
 read -r first < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 redis_port=$((20000 + SLURM_JOB_ID % 10000))
@@ -66,19 +74,23 @@ stop() {
 trap 'stop; exit 143' TERM INT
 trap stop EXIT
 
-# Slurm does not start a failed step again: this does, unless the configuration is wrong (2) or the
-# job was told to end (3, 130, 143); also after a kill for want of memory (137) or a crash (134, 139).
+# Slurm does not start a failed step again: this does, also after a kill for want of memory (137) or a
+# crash (134, 139), unless that would not help (2: the configuration is wrong, 5: failed for good, 6 and
+# 7: a disk is full) or the job was told to end (3, 130, 143).
 # The signal reaches the job itself; the shell only has to outlive it.
+# shellcheck disable=SC2016  # Expanded by the shell that runs it.
 again='stopping=0
 trap "stopping=1" TERM
 until "$@"; do
   code=$?
-  if ((stopping || code == 2 || code == 3 || code == 130 || code == 143)); then exit "$code"; fi
+  case $code in 2 | 3 | 5 | 6 | 7 | 130 | 143) exit "$code" ;; esac
+  if ((stopping)); then exit "$code"; fi
   echo "$1 $2 ended with code $code: started again" >&2
   sleep 5
   if ((stopping)); then exit 143; fi
 done'
 
+# shellcheck disable=SC2016
 step --nodes=1 --ntasks=1 --nodelist="$first" -- \
   bash -c 'exec redis-server - "$@" <<< "requirepass $REDIS_PASSWORD"' redis \
   --bind 0.0.0.0 --port "$redis_port" --save ""

@@ -10,6 +10,8 @@ import sys
 import imageio.v3 as imageio
 import pytest
 
+from tests import forked
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SMALL = (
     "Experiment.environment_steps = 1_500",
@@ -28,6 +30,13 @@ def command(*arguments, bindings=SMALL):
 
 
 def run(*arguments, bindings=(), cwd=ROOT):
+    """Runs a command whose imports are not what is tested."""
+    _, _, module, *rest = command(*arguments, bindings=bindings)
+    return forked.run(module, *rest, directory=cwd, timeout=200)
+
+
+def run_by_itself(*arguments, bindings=(), cwd=ROOT):
+    """Runs a command as users do, with all that libraries say when they are imported."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
         command(*arguments, bindings=bindings),
@@ -42,7 +51,7 @@ def run(*arguments, bindings=(), cwd=ROOT):
 @pytest.fixture(scope="module")
 def finished_run(tmp_path_factory):
     directory = tmp_path_factory.mktemp("cli") / "a run"
-    process = run(
+    process = run_by_itself(
         "train", "--gin_file=dqn_cartpole.gin", f"--run_dir={directory}", "--seed=3",
         bindings=SMALL, cwd=directory.parent,
     )  # fmt: skip
@@ -164,7 +173,7 @@ def test_a_signal_saves_says_how_to_resume_and_sets_the_exit_code(tmp_path, numb
 def test_a_typo_is_reported_with_file_line_and_suggestion_before_tensorflow(tmp_path):
     leaf = tmp_path / "mine.gin"
     leaf.write_text("include 'dqn_cartpole.gin'\ndqn.learning_rat = 1e-4\n")
-    process = run("train", f"--gin_file={leaf}", f"--run_dir={tmp_path / 'run'}")
+    process = run_by_itself("train", f"--gin_file={leaf}", f"--run_dir={tmp_path / 'run'}")
     assert process.returncode == 2
     assert "mine.gin:2" in process.stderr and "did you mean 'learning_rate'" in process.stderr
     assert not (tmp_path / "run").exists()
@@ -225,7 +234,7 @@ def test_wrong_arguments_end_with_code_2_and_say_what_to_do(arguments, words):
 
 
 def test_check_env_reports_a_sound_environment():
-    process = run("check-env", "CartPole-v1", "--steps=200")
+    process = run_by_itself("check-env", "CartPole-v1", "--steps=200")
     assert process.returncode == 0, process.stdout + process.stderr
     assert "CartPole-v1" in process.stdout
     for noise in NOISE:

@@ -58,6 +58,13 @@ def bindings_of(source):
         (["--gin_file=dqn_cartpole", "--replay_grace_seconds=nan"], "must be at least 0, got nan"),
         (["--gin_file=dqn_cartpole", "--address=a:1"], "add --launcher=ray"),
         (["--gin_file=dqn_cartpole", "--launcher=ray"], "no name registry is given"),
+        (["--gin_file=dqn_cartpole", "--detach"], "--detach leaves a run to a Ray cluster"),
+        (["--attach=runs/none"], "--attach=runs/none: there is no such run directory"),
+        (["--attach=mine", "--resume=runs/mine"], "leave out --resume"),
+        (
+            ["--gin_file=dqn_cartpole", "--gin_param=Ray.resources = {'actr': {'num_cpus': 1}}"],
+            "Ray.resources is about 'actr', .*did you mean 'actor'",
+        ),
         (["--gin_file=dqn_cartpole", "--registry=memory://x"], "would not find one another"),
         (["--gin_file=dqn_cartpole", "--gin_param=dqn.learning_rat = 1"], "learning_rate"),
         (["--gin_file=dqn_cartpole", "--gin_param=Jobs.extra = 3"], "Jobs.extra"),
@@ -218,3 +225,9 @@ def test_how_long_evaluators_may_take_in_the_end_is_a_setting(monkeypatch):
     monkeypatch.setattr(up.run_jobs, "run_jobs", lambda *_, **settings: seen.update(settings) or 0)
     assert run("--gin_file=dqn_cartpole", "--gin_param=Jobs.final_evaluation_seconds = 7") == 0
     assert seen["final_seconds"] == 14
+
+
+def test_a_run_of_this_machine_cannot_be_attached_to(tmp_path):
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(errors.ConfigError, match="was not begun on a Ray cluster.* status"):
+        run("--attach=mine")

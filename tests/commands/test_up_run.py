@@ -80,6 +80,11 @@ def test_a_job_of_the_users_own_lives_and_ends_with_the_run(run):
     assert processes.with_word(str(run_dir)) == []
 
 
+def test_its_jobs_were_forked_from_one_process_that_had_the_imports(run):
+    run_dir, _, _ = run
+    assert "each job now imports it by itself" not in run_dir.log("up").read_text()
+
+
 def test_every_evaluator_rates_the_final_version_and_the_best_of_all_is_kept(run):
     run_dir, _, workers = run
     rated = [row for row in jsonl.read_rows(run_dir.metrics_jsonl) if "eval_return" in row]

@@ -166,14 +166,13 @@ def declared(*bindings):
     return settings.declared(config.ConfigSource((), bindings))
 
 
-def test_the_users_jobs_and_resources_are_read_without_importing_anything():
+def test_the_users_jobs_are_read_without_importing_anything():
     nothing = declared()
-    assert (nothing.extra, nothing.resources) == ({}, {})
+    assert nothing.extra == {}
     assert (nothing.final_evaluation_seconds, nothing.no_actors_seconds) == (300.0, 60.0)
     assert (nothing.silent_seconds, nothing.stuck_seconds) == (120.0, 1_800.0)
     found = declared(
         "Jobs.extra = {'watcher': @no.such.Module, 'other': @scope/Thing}",
-        "Jobs.resources = {'learner': {'CPU': 2, 'GPU': 1}}",
         "Jobs.final_evaluation_seconds = 20",
         "Jobs.counts = {'other': 3}",
         "Jobs.no_actors_seconds = 5",
@@ -181,7 +180,6 @@ def test_the_users_jobs_and_resources_are_read_without_importing_anything():
         "Jobs.stuck_seconds = 7.5",
     )
     assert found.extra == {"watcher": 1, "other": 3}
-    assert found.resources == {"learner": {"CPU": 2, "GPU": 1}}
     assert (found.final_evaluation_seconds, found.no_actors_seconds) == (20, 5)
     assert (found.silent_seconds, found.stuck_seconds) == (6, 7.5)
     assert declared("Jobs.extra = {'a': @X}", "Jobs.extra = None").extra == {}
@@ -193,8 +191,6 @@ def test_the_users_jobs_and_resources_are_read_without_importing_anything():
         ("Jobs.extra = {'actor': @X}", "which is one of ours"),
         ("Jobs.extra = [@X]", "must be written out as a dict"),
         ("Jobs.extra = %jobs", "must be written out as a dict"),
-        ("Jobs.resources = {'actor': 3}", "must be a dict of amounts"),
-        ("Jobs.resources = {'actor': {'CPU': -1}}", "must be a dict of amounts"),
         ("Jobs.counts = {'painter': 1}", "'painter', which is not a job of Jobs.extra \\(none\\)"),
         ("Jobs.counts = {'actor': 4}", "use --actors of `actor-learner up`"),
         ("Jobs.counts = {'actor': %many}", "must be written out as a dict"),

@@ -1,7 +1,6 @@
 """Jobs on a real Ray cluster of several nodes, all on the loopback address."""
 
 import pathlib
-import signal
 import subprocess
 import sys
 import types
@@ -11,58 +10,19 @@ import pytest
 from actor_learner import run_directory
 from actor_learner.jobs import controller, states
 from actor_learner.jobs.presence import rendezvous
-from actor_learner.launch import job_spec, ray, ray_job
+from actor_learner.launch import job_spec, ray_cluster, ray_job
 from actor_learner.naming import files
 from actor_learner.support import errors
-from tests.launch import processes
+from tests.launch import processes, toy_cluster
+from tests.launch.toy_cluster import ROOT, add_node, attach, launch
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEADLINE = 120.0
-# Ray's own way to use the loopback address only; its name tells where Ray does so by itself.
-LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A head that runs no jobs; tests add nodes."""
-    pytest.importorskip("ray")
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {**LOOPBACK, "PYTHONPATH": str(ROOT)}.items():
-            patch.setenv(name, value)
-        from ray import cluster_utils
-
-        made = cluster_utils.Cluster()
-        add_node(made, 0)
+    with toy_cluster.running() as made:
         yield made
-        made.shutdown()
-
-
-def add_node(cluster, cpus, **resources):
-    """Adds a node, trying again where a busy machine takes longer than Ray itself waits."""
-    for attempts_left in (2, 1, 0):
-        try:
-            return cluster.add_node(
-                num_cpus=cpus,
-                node_ip_address="127.0.0.1",
-                include_dashboard=False,
-                resources=resources,
-            )
-        except Exception as error:  # Ray raises no type of its own.
-            if "timed out during startup" not in str(error) or not attempts_left:
-                raise
-
-
-def launch(cluster, run, *descriptions, cpus=1):
-    run.mkdir()
-    return subprocess.Popen(
-        [
-            *(sys.executable, "-m", "tests.launch.toy_ray_up"),
-            *(cluster.address, str(cpus), str(run), *descriptions),
-        ],
-        cwd=ROOT,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 def test_jobs_survive_their_node_and_the_run_completes(cluster, tmp_path):
@@ -94,7 +54,8 @@ def test_jobs_survive_their_node_and_the_run_completes(cluster, tmp_path):
     assert "training is complete" in said and "restarts 1" in said
     # What the jobs printed on their nodes has come here, from both of their lives.
     log = (run / "jobs" / "actor-0" / "log").read_text()
-    assert log.count("start of actor-0") == 2 and "actor-0: completed" in log
+    assert log.count("--- start of actor-0") == log.count("--- restart 1 of actor-0") == 1
+    assert "--- Ray has lost actor-0" in log and "actor-0: completed" in log
     assert processes.with_word(str(run)) == []
 
 
@@ -106,12 +67,14 @@ TRAINING = (
     "Evaluation.interval = 0",
     "Evaluation.episodes = 1",
     "dqn.fc_layer_params = (16,)",
-    "Jobs.resources = {'replay': {'home': 1}, 'learner': {'home': 1}, 'actor': {'acting': 1}}",
+    "Ray.resources = {'replay': {'num_cpus': 0, 'resources': {'home': 1}}, "
+    "'learner': {'num_cpus': 0, 'resources': {'home': 1}}, "
+    "'actor': {'num_cpus': 0, 'resources': {'acting': 1}}}",
 )
 
 
 @pytest.mark.timeout(400)
-def test_a_real_training_is_completed_though_the_node_of_its_actor_dies(cluster, tmp_path):
+def test_a_real_training_survives_its_driver_and_the_node_of_its_actor(cluster, tmp_path):
     registry, run = tmp_path / "registry", tmp_path / "real"
     nodes = [add_node(cluster, 0, home=2), add_node(cluster, 0, acting=1)]
     command = [
@@ -121,6 +84,7 @@ def test_a_real_training_is_completed_though_the_node_of_its_actor_dies(cluster,
         *(f"--run_dir={run}", "--evaluators=0", "--seed=2"),
     ]
     output = tmp_path / "said"
+    viewer = None
     with open(output, "w") as file:
         launcher = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT)
     try:
@@ -139,13 +103,21 @@ def test_a_real_training_is_completed_though_the_node_of_its_actor_dies(cluster,
         watching.send(states.RESUME, kind="learner", timeout=DEADLINE)
         cluster.remove_node(nodes.pop(1), allow_graceful=False)
         processes.wait_until_gone([before.pid])
+        # The run is the cluster's: it does not end with the command that has begun it.
+        launcher.kill()
+        launcher.wait(DEADLINE)
         steps = watching.worker("learner").details["environment_steps"]
-        assert launcher.wait(2 * DEADLINE) == 0, output.read_text()
+        viewer = attach(run)
+        seen = viewer.communicate(timeout=2 * DEADLINE)[1]
+        assert viewer.returncode == 0, seen
         after = watching.worker("actor")
         learner = watching.worker("learner")
     finally:
         launcher.kill()
         launcher.wait(DEADLINE)
+        if viewer is not None:
+            viewer.kill()
+            viewer.wait(DEADLINE)
         for node in nodes:
             cluster.remove_node(node, allow_graceful=False)
     assert address.startswith("127.0.0.1:")  # That of its node, which Ray knows.
@@ -153,35 +125,43 @@ def test_a_real_training_is_completed_though_the_node_of_its_actor_dies(cluster,
     assert after.incarnation != before.incarnation and after.steps > 0
     assert steps < 15_000 <= learner.details["environment_steps"]
     assert (run / "policies" / "greedy_policy" / "saved_model.pb").exists()
-    assert "training is complete" in output.read_text()
+    assert "training is complete" in seen and f"completed: {run}" in seen
 
 
-def test_when_the_launcher_is_killed_its_jobs_on_the_cluster_end(cluster, tmp_path):
-    run = tmp_path / "orphaned"
-    launcher = launch(cluster, run, "actor-0 --grandchildren=1")
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_real_training_survives_its_supervisor(cluster, tmp_path):
+    registry, run = tmp_path / "registry", tmp_path / "supervised"
+    nodes = [add_node(cluster, 0, home=2, acting=1)]
+    command = [
+        *(sys.executable, "-m", "actor_learner.cli", "up", "--gin_file=dqn_cartpole"),
+        *(f"--gin_param={binding}" for binding in TRAINING),
+        "--gin_param=Learner.checkpoint_interval = 500",
+        *("--launcher=ray", f"--address={cluster.address}", f"--registry={registry}"),
+        *(f"--run_dir={run}", "--evaluators=0", "--seed=2", "--detach"),
+    ]
+    viewer = None
     try:
-        pids = processes.lines_of(run / "actor-0.pids", 1)
-        pids += processes.lines_of(run / "actor-0.grandchildren", 1)
+        subprocess.run(command, cwd=ROOT, check=True, timeout=DEADLINE)
+        keys = rendezvous.keys_of(run_directory.RunDirectory(run))
+        watching = controller.Controller(files.FileRegistry(registry), "supervised", keys=keys)
+        saved = run / "train" / "checkpoints"
+        processes.wait_until(lambda: list(saved.glob("ckpt-*.index")), "it has saved")
+        before = watching.worker("learner")
+        viewer = attach(run)
+        toy_cluster.supervisor_of(run).kill()
+        seen = viewer.communicate(timeout=3 * DEADLINE)[1]
+        after = watching.worker("learner")
     finally:
-        launcher.kill()
-        launcher.communicate(timeout=DEADLINE)
-    processes.wait_until_gone([int(pid) for pid in pids])
-
-
-def test_jobs_that_no_node_has_room_for_are_given_up_on_ctrl_c(cluster, tmp_path):
-    launcher = launch(cluster, tmp_path / "waiting", "actor-0", cpus=1_000)
-    said = []
-    try:
-        for line in launcher.stderr:
-            said.append(line)
-            if "actor-0 starting" in line:
-                launcher.send_signal(signal.SIGINT)
-                break
-        said += launcher.communicate(timeout=DEADLINE)[1]
-    finally:
-        launcher.kill()
-        launcher.wait(DEADLINE)
-    assert launcher.returncode == 130, "".join(said)
+        if viewer is not None:
+            viewer.kill()
+            viewer.wait(DEADLINE)
+        for node in nodes:
+            cluster.remove_node(node, allow_graceful=False)
+    assert viewer.returncode == 0, seen
+    assert "the supervisor was lost with its process or node" in seen
+    assert after.incarnation != before.incarnation
+    assert after.details["environment_steps"] >= 15_000
 
 
 def test_commands_name_this_nodes_python_and_the_copies_of_files(tmp_path):
@@ -201,7 +181,9 @@ def test_a_server_is_reached_by_the_address_of_its_node_unless_another_is_given(
     monkeypatch, given, started
 ):
     util = types.SimpleNamespace(get_node_ip_address=lambda: "10.0.0.9")
-    monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(util=util))
+    context = types.SimpleNamespace(get_assigned_resources=lambda: {"CPU": 1.0})
+    module = types.SimpleNamespace(util=util, get_runtime_context=lambda: context)
+    monkeypatch.setitem(sys.modules, "ray", module)
     seen = []
     monkeypatch.setattr(ray_job.local, "start", lambda spec, *_, **__: seen.append(spec))
     spec = job_spec.JobSpec("replay", 0, ["job", *given])
@@ -209,7 +191,63 @@ def test_a_server_is_reached_by_the_address_of_its_node_unless_another_is_given(
     assert seen[0].command == ["job", started]
 
 
+def test_modules_of_a_runtime_env_are_found_behind_those_of_the_launcher():
+    given = {"PYTHONPATH": "/ours", "A": "1"}
+    assert ray_job.environment_here(given, {"PYTHONPATH": "/shipped", "B": "2"}) == {
+        "PYTHONPATH": "/ours:/shipped", "A": "1"
+    }  # fmt: skip
+
+
 def test_without_ray_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(errors.MissingExtraError, match=r"actor-learner\[ray\]"):
-        ray.RayLauncher("auto", namespace="run")
+        ray_cluster.connect("auto", namespace="run")
+
+
+@pytest.mark.parametrize(
+    "address, words",
+    [
+        ("127.0.0.1:9", "no Ray cluster at --address=127.0.0.1:9: .*refused.*ray start --head"),
+        ("ray://head:10001", "Ray's client .* is not supported"),
+        ("head", "must be 'auto', .* or HOST:PORT"),
+    ],
+)
+def test_a_cluster_that_is_missing_is_named(monkeypatch, address, words):
+    pytest.importorskip("ray")
+    with pytest.raises(errors.ConfigError, match=words):
+        ray_cluster.connect(address, namespace="run")
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(errors.ConfigError, match=words):
+        ray_cluster.connect("auto", namespace="run")
+
+
+def test_a_machine_that_belongs_to_no_cluster_or_to_one_that_has_ended_is_told_so(monkeypatch):
+    pytest.importorskip("ray")
+    from ray._private import services
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    resolve = "canonicalize_bootstrap_address_or_die"
+
+    def nothing(address):
+        raise ConnectionError("Could not find any running Ray instance.")
+
+    monkeypatch.setattr(services, resolve, nothing)
+    with pytest.raises(errors.ConfigError, match="--address=auto: Could not find any running"):
+        ray_cluster.connect("auto", namespace="run")
+    # Ray itself would try for minutes.
+    monkeypatch.setattr(services, resolve, lambda address: "127.0.0.1:9")
+    with pytest.raises(errors.ConfigError, match="no Ray cluster at --address=127.0.0.1:9"):
+        ray_cluster.connect("auto", namespace="run")
+
+
+@pytest.mark.parametrize(
+    "runtime_env, words",
+    [
+        ({"env_var": {}}, "unknown field 'env_var': did you mean 'env_vars'"),
+        ({"env_vars": {"A": 1}}, "Ray.runtime_env is refused by Ray"),
+    ],
+)
+def test_a_wrong_runtime_env_is_refused(runtime_env, words):
+    pytest.importorskip("ray")
+    with pytest.raises(errors.ConfigError, match=words):
+        ray_cluster.connect("auto", namespace="run", runtime_env=runtime_env)

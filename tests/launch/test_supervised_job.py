@@ -15,7 +15,7 @@ class Clock:
 class Deaf:
     """A process that does not end, whatever it is told."""
 
-    incarnation, note, relaunches = "now", "", 0
+    incarnation, note = "now", ""
 
     def __init__(self):
         self.told = []

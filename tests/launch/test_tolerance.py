@@ -13,7 +13,7 @@ ONCE = restarts.RestartPolicy(most=1, first_delay=0.0)
 class Process:
     """Ends with `code` when `ends()`; None is never, and then it ends only when asked to."""
 
-    incarnation, note, relaunches = "now", "", 0
+    incarnation, note = "now", ""
 
     def __init__(self, code, ends):
         self._code, self._ends = code, ends

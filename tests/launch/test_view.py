@@ -126,7 +126,7 @@ def test_the_view_suits_the_stream(terminal):
 
 
 class FakeProcess:
-    incarnation, note, relaunches = "now", "", 1
+    incarnation, note = "now", ""
 
 
 class FakeReader:
@@ -144,6 +144,8 @@ def supervised(kind, state, process=None):
     spec = job_spec.JobSpec(kind, 0, ["true"])
     made = supervised_job.SupervisedJob(spec, None, None, print)
     made.state, made.process = state, process
+    if process is not None:
+        made._history.next_delay(now=0.0, ran_seconds=0.0)  # It was restarted once.
     return made
 
 

@@ -21,6 +21,7 @@ class ToyJob(worker.Worker):
         self._slow_to_save = arguments.slow_to_save
         self._expect = arguments.expect
         self._stuck = arguments.stuck
+        self._tell = arguments.tell
         self._steps = 0
 
     def configure(self):
@@ -32,6 +33,8 @@ class ToyJob(worker.Worker):
             # One in a session of its own, as those who wish to escape would do.
             child = subprocess.Popen(["sleep", "1000"], start_new_session=bool(number))
             self._note("grandchildren", child.pid)
+        if self._tell:
+            self._note("told", os.environ.get(self._tell))
         self._note("pids", os.getpid())
 
     def poll(self):
@@ -76,6 +79,7 @@ def add_flags(parser):
     parser.add_argument("--grandchildren", type=int, default=0)
     parser.add_argument("--after_learner", action="store_true")
     parser.add_argument("--expect")
+    parser.add_argument("--tell", help="a variable to note")
     parser.add_argument("--slow_to_save", action="store_true")
     parser.add_argument("--stuck", action="store_true")
 

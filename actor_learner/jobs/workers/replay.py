@@ -9,6 +9,7 @@ from typing import Any
 from absl import logging
 
 from actor_learner import experiment as experiment_lib
+from actor_learner import ray_settings
 from actor_learner.environments import lanes
 from actor_learner.jobs import settings, worker
 from actor_learner.jobs.exchange import replay_connection
@@ -67,6 +68,7 @@ class ReplayJob(worker.Worker):
         for table in tables:
             table_checks.refuse_unfit(table, built.plan)
         self._table = built.plan.stream.table_name
+        ray_settings.Ray()  # For launchers, which do not load gin: here it counts as used.
         self._server = server.ReplayServer(
             [*tables, *settings.Jobs().tables],
             self._choose_port(),
