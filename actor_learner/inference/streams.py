@@ -93,9 +93,11 @@ def _run_tf_policy(
     if inference == GRAPH:
         return graph.GraphInference(policy, num_lanes, traced)
     try:
-        return lite.LiteInference(
+        stream = lite.LiteInference(
             policy, num_lanes, seed=_noise_seed(seed), first_lane=first_lane, traced=traced
         )
+        logging.info("The policy %r is run by TFLite.", policy.name)
+        return stream
     except lite.UnconvertibleError as error:
         what = f"The policy {policy.name!r} ({type(policy).__name__})"
         if inference == LITE:

@@ -24,6 +24,10 @@ OBSERVATIONS = {
         "camera": B([12, 12, 3], tf.uint8, 0, 255),
         "choice": B([2], tf.int64, 0, 3),
     },
+    "masked": {
+        "observation": B([4], tf.float32, -1, 1),
+        "action_mask": B([3], tf.int8, 0, 1),
+    },
     "tuple": (B([3], tf.float32, -1, 1), B([], tf.int32, 0, 3)),
 }
 DISCRETE = B([], tf.int64, 0, 2)
@@ -43,6 +47,7 @@ AGENTS = {
     "dqn normalized": (dqn.dqn, DISCRETE, {**LAYERS, **NORMALIZED}),
     "c51": (c51.c51, DISCRETE, LAYERS),
     "sac": (sac.sac, CONTINUOUS, ACTOR_LAYERS),
+    "sac discrete": (sac.sac, DISCRETE, ACTOR_LAYERS),
     "sac float64": (sac.sac, CONTINUOUS_64, ACTOR_LAYERS),
     "sac normalized": (sac.sac, CONTINUOUS, {**ACTOR_LAYERS, **NORMALIZED}),
     "td3": (td3.td3, CONTINUOUS, ACTOR_LAYERS),

@@ -18,7 +18,8 @@ def test_an_agent_acts_alike_over_a_hundred_steps(name, monkeypatch):
 
 CASES = [("dqn", observation) for observation in policies.OBSERVATIONS] + [
     ("ppo normalized", "float64"), ("ppo normalized", "dict"), ("r2d2", "image"),
-    ("r2d2", "discrete"), ("r2d2 normalized", "tuple"), ("sac", "stacked frames"),
+    ("r2d2", "discrete"), ("impala", "masked"), ("sac discrete", "masked"),
+    ("r2d2 normalized", "tuple"), ("sac", "stacked frames"),
 ]  # fmt: skip
 
 
