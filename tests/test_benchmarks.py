@@ -186,7 +186,7 @@ def test_every_benchmark_has_an_expected_time():
     assert run.expected(["collect", "read"]).startswith("expected minutes: collect ")
     for name in run.MINUTES:
         assert (ROOT / "benchmarks" / f"{name}.py").exists()
-    assert sum(run.MINUTES.values()) <= 40
+    assert sum(run.MINUTES.values()) <= 46
 
 
 @pytest.mark.slow  # It only shows that the benchmark runs.
