@@ -29,6 +29,7 @@ MINUTES = {
     "growth": 3.0,
     "jobs": 3.0,
     "wire": 1.5,
+    "startup": 1.5,
 }
 """The benchmarks, and about how long each takes on two idle cores, with the peers' environment."""
 

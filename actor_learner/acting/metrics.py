@@ -9,13 +9,15 @@ from __future__ import annotations
 import collections
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 import tensorflow as tf
 from tf_agents.metrics import py_metric, py_metrics
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
+
+Reduction = Callable[[Any], Any]
 
 FIRST, LAST = int(ts.StepType.FIRST), int(ts.StepType.LAST)
 
@@ -34,8 +36,8 @@ class EpisodeStatistics(tf.train.experimental.PythonState):
             raise ValueError(f"buffer_size must be at least 1, got {buffer_size}")
         self._buffer_size = buffer_size
         self._seen: trajectory_lib.Trajectory | None = None
-        self._lane_returns: np.ndarray | None = None  # [lanes], of the running episodes
-        self._lane_lengths: np.ndarray | None = None
+        self._lane_returns = np.zeros(0)  # [lanes], of the running episodes
+        self._lane_lengths = np.zeros(0, np.int64)
         self.reset()
 
     def reset(self) -> None:
@@ -56,7 +58,7 @@ class EpisodeStatistics(tf.train.experimental.PythonState):
         step_type, next_step_type = trajectory.step_type, trajectory.next_step_type
         reward = trajectory.reward
         num_lanes = np.size(step_type)
-        if self._lane_returns is None or num_lanes != len(self._lane_returns):
+        if num_lanes != len(self._lane_returns):
             self._lane_returns = np.zeros(num_lanes, np.float64)
             self._lane_lengths = np.zeros(num_lanes, np.int64)
         if np.ndim(step_type) == 0:
@@ -164,7 +166,7 @@ class EnvironmentSteps(EpisodeMetric, py_metrics.EnvironmentSteps):
 class _WindowMetric(EpisodeMetric):
     """A metric of the latest episodes; 0 before the first one ends, as in TF-Agents."""
 
-    _reduce = staticmethod(np.mean)
+    _reduce: Reduction = staticmethod(np.mean)
 
     def _window(self) -> collections.deque:
         return self.statistics.returns
@@ -208,14 +210,14 @@ class MinReturn(_WindowMetric):
     """Smallest return among the latest episodes."""
 
     default_name = "MinReturn"
-    _reduce = staticmethod(np.min)
+    _reduce: Reduction = staticmethod(np.min)
 
 
 class MaxReturn(_WindowMetric):
     """Largest return among the latest episodes."""
 
     default_name = "MaxReturn"
-    _reduce = staticmethod(np.max)
+    _reduce: Reduction = staticmethod(np.max)
 
 
 def observer_of(metric: Any) -> Any:

@@ -214,10 +214,11 @@ class GymnasiumEnvironment(py_environment.PyEnvironment):
         """Resets every lane."""
         self._require_open()
         seed, self._pending_seed = self._pending_seed, None
+        seeds: int | list[int] | None = seed
         if seed is not None and self._vectorized.seeds_per_lane:
-            seed = seeding.lane_seeds(seed, self._num_envs)
+            seeds = seeding.lane_seeds(seed, self._num_envs)
         try:
-            observation, self._info = self._env.reset(seed=seed)
+            observation, self._info = self._env.reset(seed=seeds)
         except errors.ActorLearnerError:
             raise
         except Exception as error:

@@ -24,7 +24,7 @@ class IntervalTrigger:
     def __init__(
         self,
         interval: int | None,
-        fn: Callable[[], None],
+        fn: Callable[[], object],
         start: int = 0,
         *,
         seconds: float | None = None,

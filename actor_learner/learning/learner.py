@@ -202,8 +202,8 @@ class Learner(tf.Module):
             context=self._context,
         )
 
-        self._dataset = None
-        self._experience_iterator = None
+        self._dataset: Any = None
+        self._experience_iterator: Any = None
         if experience_dataset_fn:
             with self.strategy.scope():
                 self._dataset = self._distribute(experience_dataset_fn, experience_dataset_options)
@@ -303,7 +303,7 @@ class Learner(tf.Module):
             "the checkpoint", self._save_checkpoint, where=self._train_dir
         )
 
-    def _save_checkpoint(self) -> str:
+    def _save_checkpoint(self) -> str | None:
         with self._while_saving():
             return self._checkpointer.save(self.train_step)
 
@@ -367,6 +367,13 @@ class Learner(tf.Module):
             raise self.replay_timeout(error) from error
         self._runner.call(step)
         return loss_info
+
+    def latest_batch(self) -> dict[str, np.ndarray]:
+        """The batch of the latest train step, and what the agent has noted of it, by name.
+
+        Empty if it is not known. Copies the batch.
+        """
+        return self._replicas.latest_batch()
 
     def loss(
         self,
@@ -435,7 +442,7 @@ class Learner(tf.Module):
 
     # Construction.
 
-    def _distribute(self, dataset_fn, options) -> Any:
+    def _distribute(self, dataset_fn: Callable[[], Any], options: Any) -> Any:
         def make(_: Any) -> Any:
             self._undistributed = dataset_fn()
             return tuning.without_tuning(self._undistributed)

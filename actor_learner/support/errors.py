@@ -37,6 +37,14 @@ class ReplayMovedError(ReplayError):
     """The replay server of the run was started again elsewhere; so must be whoever used it."""
 
 
+class InferenceError(ActorLearnerError):
+    """An inference stream was used against its rules, or is closed."""
+
+
+class InferenceTimeoutError(InferenceError, TimeoutError):
+    """Actions did not come in time; the message says who waits for whom."""
+
+
 class CheckpointError(ActorLearnerError):
     """Checkpoint files exist but none of them can be read, so training must not start afresh."""
 
@@ -66,3 +74,7 @@ class NotFiniteError(ActorLearnerError):
 
 class SupersededError(ActorLearnerError):
     """Another process has begun to train the run; this one may neither save nor speak any more."""
+
+
+REFUSALS = (ConfigError, MissingExtraError, SpecMismatchError)
+"""What is wrong with what the user asked for; found before anything is trained."""
