@@ -18,7 +18,7 @@ import time
 
 RESULTS = pathlib.Path(__file__).resolve().parent / "results.json"
 MINUTES = {
-    "collect": 1.5,
+    "collect": 2.0,
     "turns": 5.0,
     "write": 3.0,
     "read": 2.5,

@@ -45,7 +45,8 @@ class Settings:
       few_repetitions: so that all benchmarks together take little more than half an hour.
       transitions: In the replay that is read from,
       queued_batches: and batches in a queue.
-      lanes: Numbers of lanes, for most benchmarks.
+      lanes: Numbers of lanes, for most benchmarks,
+      collect_lanes: and for collecting.
       many_lanes: Numbers of lanes for the growth table.
       replay_items: Items in the replay, for the growth table.
       learn_iterations: Train steps of one call of a learner.
@@ -72,6 +73,7 @@ class Settings:
     transitions: int = 20_000
     queued_batches: int = 32
     lanes: tuple[int, ...] = (1, 8, 64, 256)
+    collect_lanes: tuple[int, ...] = (1, 8, 64, 256, 1024)
     many_lanes: tuple[int, ...] = (1, 4, 16, 64, 256, 1024)
     replay_items: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
     learn_iterations: int = 100
@@ -100,6 +102,7 @@ class Settings:
             transitions=1_000,
             queued_batches=2,
             lanes=(8,),
+            collect_lanes=(8,),
             many_lanes=(1, 8),
             replay_items=(100, 1_000),
             learn_iterations=5,

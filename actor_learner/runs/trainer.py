@@ -122,11 +122,11 @@ class Trainer:
           errors.NotFiniteError: If a loss or gradient was not finite, and that is not skipped.
           errors.ConfigError: If the agent does not raise the train step: the run would never end.
         """
-        before, skipped = int(counters.read(self._train_step)), self.learner.skipped_steps
+        before, skipped = self.learner.last_step, self.learner.skipped_steps
         loss_info = self.learner.run(iterations=iterations)
         self.loss, self._extra = loss_info.loss, loss_info.extra
         if not self._counts and self.learner.skipped_steps - skipped < iterations:
-            self._counts = int(counters.read(self._train_step)) > before
+            self._counts = self.learner.last_step > before
             if not self._counts:
                 raise self._not_counted(iterations)
         for updater in self._updaters:

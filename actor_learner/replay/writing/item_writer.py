@@ -77,6 +77,7 @@ class ItemWriter:
         self._columns: Any = None
         self._num_rows = 0  # Since the columns were empty.
         self._num_created = 0  # Items since the last flush, at most.
+        self._all_confirmed = True
 
     @property
     def is_open(self) -> bool:
@@ -105,7 +106,9 @@ class ItemWriter:
             raise self._explain(error) from error
         self._num_rows += 1
         if self._pattern is not None:
-            self._num_created += self._num_rows >= self._window
+            if self._num_rows >= self._window:
+                self._num_created += 1
+                self._all_confirmed = False
         elif self._columns is None:
             # Filled and emptied in place, so it can be kept; asking for it rebuilds a nest.
             self._columns = self._writer.history
@@ -127,6 +130,7 @@ class ItemWriter:
             except RuntimeError as error:
                 raise self._explain(error) from error
             self._num_created += 1
+            self._all_confirmed = False
 
     def make_room(self) -> None:
         """Waits for the server if `max_in_flight_items` may be unconfirmed."""
@@ -134,10 +138,14 @@ class ItemWriter:
             self.flush(self._left_in_flight)
 
     def flush(self, left_in_flight: int = 0) -> None:
-        """Waits until the server has confirmed all items, or all but so many."""
-        if self._writer is not None:
+        """Waits until the server has confirmed all items, or all but so many.
+
+        Costs nothing if there was none since all were confirmed.
+        """
+        if self._writer is not None and not self._all_confirmed:
             self._wait(lambda timeout_ms: self._writer.flush(left_in_flight, timeout_ms))
             self._num_created = 0
+            self._all_confirmed = left_in_flight == 0
 
     def clear(self) -> None:
         """Waits as `flush` does, then empties `columns`: no later item spans the call."""
@@ -147,6 +155,7 @@ class ItemWriter:
             self.flush()  # So that the next call, which is repeated while it waits, need not.
         self._wait(lambda timeout_ms: self._writer.end_episode(True, timeout_ms))
         self._num_rows = self._num_created = 0
+        self._all_confirmed = True
 
     def close(self) -> None:
         """Waits as `flush` does and releases the connection in any case; safe to call twice."""
@@ -163,6 +172,7 @@ class ItemWriter:
 
     def _open(self) -> reverb.StructuredWriter | reverb.TrajectoryWriter:
         self._num_rows = self._num_created = 0
+        self._all_confirmed = True
         if self._pattern is not None:
             reference = structured_writer.create_reference_step(dict.fromkeys(self._pattern))
             pattern = {name: reference[name][-self._window :] for name in self._pattern}

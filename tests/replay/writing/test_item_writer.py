@@ -59,6 +59,30 @@ def test_items_arrive_and_none_spans_a_clear(pattern):
 
 
 @both_kinds
+def test_a_flush_asks_the_server_only_about_items_that_are_not_confirmed(pattern, monkeypatch):
+    with server.ReplayServer([queue()]) as replay:
+        writer = make_writer(replay.client(), pattern)
+        waits = []
+        wait = writer._wait
+        monkeypatch.setattr(writer, "_wait", lambda call: waits.append(1) or wait(call))
+        write(writer, pattern, 1)
+        writer.flush()
+        assert waits == []  # A single row makes no item.
+        write(writer, pattern, 2)
+        writer.flush(left_in_flight=1)
+        writer.flush()
+        assert len(waits) == 2  # One may have been left.
+        assert replay.info().tables[TABLE].inserts == 2
+        writer.flush()
+        assert len(waits) == 2
+        write(writer, pattern, 1)
+        writer.flush()
+        assert len(waits) == 3
+        assert replay.info().tables[TABLE].inserts == 3
+        writer.close()
+
+
+@both_kinds
 def test_no_more_items_are_in_flight_than_allowed(pattern):
     with server.ReplayServer([queue(max_size=1)]) as replay:
         writer = make_writer(replay.client(), pattern, max_in_flight_items=4, timeout_seconds=0.3)
