@@ -3,6 +3,7 @@
 import ast
 import functools
 import json
+import os
 import pathlib
 import re
 import shlex
@@ -31,7 +32,7 @@ IMPORT = re.compile(r"actor_learner(?:\.\w+)+")
 IS_GIN = re.compile(r"^(?:include '|import |[\w/]+\.\w+ = )", re.M)
 COMMAND = re.compile(r"actor-learner|make|python -m")
 # Modules that stand for a reader's own.
-FICTIONAL = re.compile(r"my_\w+(?:\.\w+)*|examples\.\w+")
+FICTIONAL = re.compile(r"my_\w+(?:\.\w+)*")
 
 
 @functools.cache
@@ -244,25 +245,28 @@ def test_gin_in_the_docs_binds_what_can_be_bound(block, tmp_path, monkeypatch):
 
 
 def write_modules(block, directory):
-    """Writes the modules that a gin snippet imports, as the page has them, or as stand-ins."""
-    there = {other.file: other.code for other in BLOCKS if other.file and other.path == block.path}
+    """Writes the modules that a page has, and stand-ins for others that a gin snippet imports."""
+    modules = {
+        other.file: other.code for other in BLOCKS if other.file and other.path == block.path
+    }
+    wanted = {name for name in re.findall(r"@(?:\w+/)?(\w+)", block.code) if name not in classes()}
+    stand_in = "import gin\n" + "".join(
+        f"@gin.configurable\ndef {name}(**_):\n    pass\n" for name in sorted(wanted)
+    )
     for name in re.findall(r"^import ([\w.]+)", block.code, re.M):
-        if not FICTIONAL.fullmatch(name):
-            continue
-        path = directory / pathlib.Path(*name.split(".")).with_suffix(".py")
+        if FICTIONAL.fullmatch(name):
+            modules.setdefault(f"{name.replace('.', '/')}.py", stand_in)
+    for name, code in modules.items():
+        path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        wanted = {n for n in re.findall(r"@(?:\w+/)?(\w+)", block.code) if n not in classes()}
-        stand_in = "import gin\n" + "".join(
-            f"@gin.configurable\ndef {name}(**_):\n    pass\n" for name in sorted(wanted)
-        )
-        path.write_text(there.get(str(path.relative_to(directory)), stand_in))
-    for package_dir in {path.parent for path in directory.rglob("*.py")} - {directory}:
-        (package_dir / "__init__.py").touch()
+        path.write_text(code)
+        if path.parent != directory:
+            (path.parent / "__init__.py").touch()
 
 
 def test_python_that_says_so_runs(tmp_path):
     """All of it in one process, since most of it imports TensorFlow, and each as a program."""
-    running = [block for block in BLOCKS if block.runs]
+    running = [block for block in BLOCKS if block.test == "run"]
     assert len(running) >= 6
     program = (
         "import json, sys\n"
@@ -277,6 +281,39 @@ def test_python_that_says_so_runs(tmp_path):
         capture_output=True,
         text=True,
         cwd=ROOT,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+
+
+def test_leaves_that_say_so_can_be_built(tmp_path):
+    """Each is built as `train --dry_run` does: environment, agent, replay, nothing left unused."""
+    leaves = [block for block in BLOCKS if block.test == "build"]
+    assert len(leaves) >= 8
+    for index, block in enumerate(leaves):
+        directory = tmp_path / str(index)
+        directory.mkdir()
+        write_modules(block, directory)
+        (directory / "mine.gin").write_text(block.code)
+    program = (
+        "import os, sys\n"
+        "import gin\n"
+        "from actor_learner import cli\n"
+        "for index, place in enumerate(sys.argv[2:]):\n"
+        "    print(place, flush=True)\n"
+        "    os.chdir(os.path.join(sys.argv[1], str(index)))\n"
+        "    code = cli.main(['train', '--gin_file=mine.gin', '--dry_run'])\n"
+        "    assert code == 0, place\n"
+        "    gin.clear_config()\n"
+        "    for name in [name for name in sys.modules if name.startswith('my_')]:\n"
+        "        del sys.modules[name]\n"
+        "    sys.path[:] = [path for path in sys.path if not path.startswith(sys.argv[1])]\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path), *map(str, leaves)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         timeout=240,
     )
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
