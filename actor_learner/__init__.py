@@ -1,15 +1,18 @@
 """Reinforcement learning split into actors, a Reverb server and a learner.
 
 The public names. They are imported when first used, so that `import actor_learner` costs nothing
-and the command line can check a configuration before TensorFlow is loaded.
+and the command line can check a configuration before TensorFlow is loaded. What TensorFlow prints
+on that occasion is dropped.
 """
 
-import importlib
 from typing import Any
+
+from actor_learner.support import quiet_import
 
 __version__ = "0.2.0"
 
 _MODULES = {
+    "parts": "actor_learner.parts",
     "triggers": "actor_learner.learning.triggers",
     "metrics": "actor_learner.acting.metrics",
     "suite_atari": "actor_learner.environments.suite_atari",
@@ -26,12 +29,31 @@ _NAMES = {
     "PerLaneObserver": "actor_learner.acting.per_lane",
     "Algorithm": "actor_learner.agents.algorithm",
     "World": "actor_learner.agents.algorithm",
+    "bc": "actor_learner.agents.bc",
+    "c51": "actor_learner.agents.c51",
+    "cql_sac": "actor_learner.agents.cql_sac",
+    "ddpg": "actor_learner.agents.ddpg",
+    "dqn": "actor_learner.agents.dqn",
+    "impala": "actor_learner.agents.impala",
+    "ppo": "actor_learner.agents.ppo",
+    "r2d2": "actor_learner.agents.r2d2",
+    "sac": "actor_learner.agents.sac",
+    "td3": "actor_learner.agents.td3",
     "check_environment": "actor_learner.environments.checks",
     "GymnasiumEnvironment": "actor_learner.environments.gymnasium",
+    "Dynamics": "actor_learner.environments.tensor.dynamics",
+    "Outcome": "actor_learner.environments.tensor.dynamics",
+    "TensorEnvironment": "actor_learner.environments.tensor.environment",
     "Evaluation": "actor_learner.evaluation_settings",
+    "Experience": "actor_learner.replay.streams.sample_stream",
+    "PriorityUpdater": "actor_learner.learning.priority_updater",
     "Sequence": "actor_learner.experience",
     "Unroll": "actor_learner.experience",
     "Experiment": "actor_learner.experiment",
+    "load_policy": "actor_learner.runs.loaded_policy",
+    "LoadedPolicy": "actor_learner.runs.loaded_policy",
+    "Result": "actor_learner.runs.result",
+    "train": "actor_learner.runs.python_run",
     "Controller": "actor_learner.jobs.controller",
     "OneProcess": "actor_learner.runs.one_process",
     "Worker": "actor_learner.jobs.worker",
@@ -69,6 +91,8 @@ _NAMES = {
     "ReplayServer": "actor_learner.replay.server.server",
     "UnrollQueue": "actor_learner.replay.streams.unroll_queue",
     "WindowReplay": "actor_learner.replay.streams.window_replay",
+    "RunContext": "actor_learner.reporting.logger",
+    "WandbLogger": "actor_learner.reporting.wandb_logger",
     "RunDirectory": "actor_learner.run_directory",
     "Checkpoints": "actor_learner.run_settings",
     "Reporting": "actor_learner.run_settings",
@@ -80,9 +104,9 @@ __all__ = sorted([*_MODULES, *_NAMES])
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(_MODULES[name])
+        return quiet_import.import_module(_MODULES[name])
     if name in _NAMES:
-        return getattr(importlib.import_module(_NAMES[name]), name)
+        return getattr(quiet_import.import_module(_NAMES[name]), name)
     raise AttributeError(f"module 'actor_learner' has no attribute {name!r}")
 
 

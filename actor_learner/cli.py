@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from actor_learner.commands import control, keys, params, scale, up
+from actor_learner.commands import control, keys, params, plot, run_paths, scale, up
 from actor_learner.jobs import flags, kinds
 from actor_learner.jobs import main as jobs_main
 from actor_learner.runs import warm_start
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         return arguments.command(arguments)
-    except (errors.ConfigError, errors.MissingExtraError, errors.SpecMismatchError) as error:
+    except errors.REFUSALS as error:
         print(f"error: {error}", file=sys.stderr)
         return BAD_CONFIGURATION
     except errors.ActorLearnerError as error:
@@ -74,6 +74,11 @@ def _parser() -> argparse.ArgumentParser:
     _add_config_flags(train)
     train.add_argument("--run_dir", help="where everything goes (default: a new one under runs/)")
     train.add_argument("--seed", type=int, help="seed of everything random (default: drawn)")
+    train.add_argument(
+        "--seeds",
+        metavar="1,2,3",
+        help="train once with each of these seeds, one after the other, in seed-N of --run_dir",
+    )
     train.add_argument("--resume", metavar="RUN", help="go on with the run in this directory")
     warm_start.add_flag(train)
     train.add_argument(
@@ -86,7 +91,11 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser(name, help=help_text)  # `main` takes these over; here for the help.
 
     evaluate = commands.add_parser("eval", help="evaluate the best policy of a run")
-    evaluate.add_argument("run", nargs="?", help=f"run directory (default: ${flags.RUN_VARIABLE})")
+    evaluate.add_argument(
+        "run",
+        nargs="*",
+        help=f"run directories, or a pattern of them (default: ${flags.RUN_VARIABLE})",
+    )
     evaluate.add_argument("--episodes", type=_positive, default=20)
     evaluate.add_argument("--seed", type=int, default=0, help="for other episodes (default: 0)")
     evaluate.add_argument("--video", metavar="OUT.mp4", help="write a video of one lane's episodes")
@@ -104,6 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     scale.add_parser(commands)
     keys.add_parser(commands)
     params.add_parser(commands)
+    plot.add_parser(commands)
     return parser
 
 
@@ -123,8 +133,10 @@ def _add_config_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _train(arguments: argparse.Namespace) -> int:
-    from actor_learner.commands import train
+    from actor_learner.commands import seeds, train
 
+    if arguments.seeds is not None:
+        return seeds.run(arguments)
     return train.run(
         train.TrainOptions(
             gin_files=tuple(arguments.gin_file),
@@ -140,16 +152,25 @@ def _train(arguments: argparse.Namespace) -> int:
 def _evaluate(arguments: argparse.Namespace) -> int:
     from actor_learner.commands import evaluate
 
-    run = arguments.run or os.environ.get(flags.RUN_VARIABLE)
-    if not run:
+    places = arguments.run or [os.environ.get(flags.RUN_VARIABLE)]
+    if not all(places):
         raise errors.ConfigError(f"which run? Give its directory, or set {flags.RUN_VARIABLE}")
-    return evaluate.run(
-        run,
-        episodes=arguments.episodes,
-        seed=arguments.seed,
-        video=arguments.video,
-        record=arguments.record,
-    )
+    runs = run_paths.expand(places)
+    if len(runs) > 1 and (arguments.video or arguments.record):
+        raise errors.ConfigError(
+            f"--video and --record are for one run, but {' '.join(places)} means {len(runs)}"
+        )
+    codes = [
+        evaluate.run(
+            str(run),
+            episodes=arguments.episodes,
+            seed=arguments.seed,
+            video=arguments.video,
+            record=arguments.record,
+        )
+        for run in runs
+    ]
+    return max(codes)
 
 
 def _check_environment(arguments: argparse.Namespace) -> int:

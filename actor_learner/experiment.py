@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
+from collections.abc import Sequence
 from typing import Any, Callable
 
 import tensorflow as tf
@@ -10,14 +12,14 @@ from tf_agents.environments import py_environment
 from tf_agents.policies import greedy_policy, tf_policy
 from tf_agents.specs import tensor_spec
 
-from actor_learner import evaluation_settings, run_settings
+from actor_learner import evaluation_settings, experiment_checks, run_settings
 from actor_learner import experience as experience_lib
 from actor_learner import plan as plan_lib
 from actor_learner.agents import algorithm as algorithm_lib
+from actor_learner.agents import network_variables
 from actor_learner.environments import lanes as lanes_lib
 from actor_learner.replay.streams import (
     lane_replay,
-    recorded_replay,
     sample_stream,
     seeded_replay,
     sequence_replay,
@@ -110,74 +112,8 @@ class Experiment:
         reporting: run_settings.Reporting | None = None,
         staleness: run_settings.Staleness | None = None,
     ) -> None:
-        at_least: dict[str, tuple[float | None, float]] = {
-            "environment_steps": (environment_steps, 1),
-            "train_steps": (train_steps, 1),
-            "initial_random_steps": (initial_random_steps, 0),
-            "learn_from": (learn_from, 0),
-            "collect_steps": (collect_steps, 1),
-            "batch_size": (batch_size, 1),
-        }
-        for name, (value, least) in at_least.items():
-            if value is not None and value < least:
-                raise errors.ConfigError(f"Experiment.{name} must be at least {least}, got {value}")
-        for name, value in (
-            ("updates_per_step", updates_per_step),
-            ("sample_timeout_seconds", sample_timeout_seconds),
-        ):
-            if value is not None and value <= 0:
-                raise errors.ConfigError(f"Experiment.{name} must be above 0, got {value}")
-        for name, value in (
-            ("initial_random_steps", initial_random_steps),
-            ("learn_from", learn_from),
-        ):
-            if value is not None and value >= environment_steps:
-                raise errors.ConfigError(
-                    f"Experiment.{name} ({value}) leaves nothing of the {environment_steps} "
-                    "environment_steps to learn from"
-                )
-        if overlap and deterministic:
-            raise errors.ConfigError(
-                "Experiment.overlap and Experiment.deterministic exclude each other: what two "
-                "threads do at the same time is never twice the same"
-            )
-        if agent is None:
-            raise errors.ConfigError("Experiment.agent is not set: bind it, e.g. to @dqn")
-        self.is_offline = (
-            isinstance(replay, recorded_replay.PrefilledStream) and not replay.collects
-        )
-        if environment is None and not self.is_offline:
-            raise errors.ConfigError(
-                "Experiment.environment is not set: bind it, e.g. to @GymnasiumEnvironment. Only "
-                "an experiment on recorded experience (Experiment.replay = @RecordedReplay()) can "
-                "do without"
-            )
-        if self.is_offline and train_steps is None:
-            raise errors.ConfigError(
-                "Experiment.train_steps is not set: with recorded experience alone there are no "
-                "environment steps that would end training"
-            )
-        if train_steps is not None and not self.is_offline:
-            raise errors.ConfigError(
-                "Experiment.train_steps is for recorded experience alone; a run that collects ends "
-                "after Experiment.environment_steps"
-            )
-        collecting = {
-            "initial_random_steps": initial_random_steps,
-            "learn_from": learn_from,
-            "updates_per_step": updates_per_step,
-            "collect_steps": collect_steps,
-            "record": record or None,
-            "overlap": overlap or None,
-            "deterministic": deterministic or None,
-        }
-        without_effect = [name for name, value in collecting.items() if value is not None]
-        if self.is_offline and without_effect:
-            raise errors.ConfigError(
-                f"Experiment.{', '.join(without_effect)}: for runs that collect, but this one "
-                "learns from recorded experience alone: leave the binding out. How long it trains "
-                "is Experiment.train_steps"
-            )
+        experiment_checks.check({k: v for k, v in locals().items() if k != "self"})
+        self.is_offline = experiment_checks.is_offline(replay)
         self.environment = environment
         self.agent = agent
         self.train_steps: Any = train_steps  # None in runs that collect.
@@ -196,6 +132,50 @@ class Experiment:
         self.checkpoints = run_settings.Checkpoints() if checkpoints is None else checkpoints
         self.reporting = run_settings.Reporting() if reporting is None else reporting
         self.staleness = run_settings.Staleness() if staleness is None else staleness
+
+    def train(
+        self,
+        run_dir: str | os.PathLike | None = None,
+        *,
+        seed: int | None = None,
+        resume: bool = False,
+        warm_start: str | os.PathLike | None = None,
+        triggers: Sequence[Callable[[int], Any]] = (),
+    ) -> Any:
+        """Trains in this process, as `actor-learner train` does, and shows how it goes.
+
+        The run directory has the same files, and the log the same lines; what TensorFlow prints
+        goes there. Ctrl-C, or interrupting a notebook's cell, saves and then raises
+        KeyboardInterrupt; `resume=True` goes on from there.
+
+        Args:
+          run_dir: Where everything goes; None makes a new directory under `runs/`.
+          seed: Of everything random; None draws one, or takes that of the run to resume.
+          resume: Go on with the run in `run_dir` instead of beginning one there.
+          warm_start: A run, or stored parameters, whose policy this one begins with.
+          triggers: Called as `trigger(train_step)` after each call of the learner. What they may
+            want to look at is in `actor_learner.parts`: `parts.agent()`, `parts.run_dir()`, ...
+
+        Returns:
+          A `Result`: its `best` score, its `curve`, its `policy` to act with, all `rows`.
+
+        Raises:
+          errors.ConfigError: If anything about the experiment or the directory is wrong; a
+            directory that was made for it is removed again.
+          errors.ActorLearnerError: What ended training; a checkpoint was saved before.
+          KeyboardInterrupt: If it was interrupted, once everything is saved.
+        """
+        # The package, which stands above all rooms, knows who runs experiments.
+        import actor_learner
+
+        return actor_learner.train(
+            self,
+            run_dir,
+            seed=seed,
+            resume=resume,
+            warm_start_from=warm_start,
+            triggers=triggers,
+        )
 
     @property
     def can_evaluate(self) -> bool:
@@ -267,7 +247,8 @@ class Experiment:
 
     def make_algorithm_for(self, world: algorithm_lib.World) -> algorithm_lib.Algorithm:
         """Builds the agent for a world."""
-        return algorithm_lib.as_algorithm(self.agent(world))
+        with network_variables.of_any_integers():
+            return algorithm_lib.as_algorithm(self.agent(world))
 
     def plan(
         self, algorithm: algorithm_lib.Algorithm, num_lanes: int, run_id: str | None = None

@@ -75,6 +75,14 @@ def replay_client() -> Any:
     return _get("replay_client")
 
 
+def latest_row() -> dict[str, Any]:
+    """The latest line of metrics, for triggers to look at when they are called; empty before it.
+
+    In Python only: a gin file would hand over the line there was when the trigger was made.
+    """
+    return dict(_current.get("latest_row", {}))
+
+
 @configurable.register
 def collect_metrics() -> list[Any]:
     """The metrics of the collecting actor."""

@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import platform
+import shutil
 import subprocess
 import uuid
 from collections.abc import Iterator, Sequence
@@ -28,17 +29,27 @@ class RunDirectory:
 
     def __init__(self, path: str | os.PathLike) -> None:
         self.path = pathlib.Path(path)
+        self._made: list[pathlib.Path] = []
 
     def __str__(self) -> str:
         return str(self.path)
 
     @classmethod
-    def create(cls, path: str | None, name: str) -> RunDirectory:
+    def create(
+        cls,
+        path: str | os.PathLike | None,
+        name: str,
+        *,
+        resume: str = "--resume={}",
+        elsewhere: str = "another --run_dir",
+    ) -> RunDirectory:
         """Makes the directory of a new run.
 
         Args:
           path: Where, or None for a new dated directory `runs/<name>-<date>-<time>`.
           name: Name of the experiment.
+          resume: How the caller's user resumes a run, `{}` being its directory.
+          elsewhere: How they choose another one.
 
         Raises:
           errors.ConfigError: If the directory holds a run that has been trained, or cannot be
@@ -47,12 +58,21 @@ class RunDirectory:
         run = cls(cls._dated(name) if path is None else path)
         if run.description.exists() and run.has_checkpoints:
             raise errors.ConfigError(
-                f"{run} already holds a run: go on with it by --resume={run}, or choose another "
-                "--run_dir"
+                f"{run} already holds a run: go on with it by {resume.format(run)}, or choose "
+                f"{elsewhere}"
             )
         with run._writing():
+            run._made = [p for p in (run.path, *run.path.parents) if not p.exists()]
             run.path.mkdir(parents=True, exist_ok=True)
         return run
+
+    def discard(self) -> None:
+        """Removes the directory if `create` made it, with parents it made that are empty now."""
+        if self.path in self._made:
+            shutil.rmtree(self.path, ignore_errors=True)
+            with contextlib.suppress(OSError):  # Somebody else has begun to use it.
+                for parent in self._made[1:]:
+                    parent.rmdir()
 
     @staticmethod
     def _dated(name: str) -> pathlib.Path:
@@ -77,6 +97,19 @@ class RunDirectory:
             what = "is not a run directory" if run.path.is_dir() else "does not exist"
             raise errors.ConfigError(f"{path} {what} (it has no run.json)")
         return run
+
+    def require_config(self) -> None:
+        """Checks that the run has a configuration, which commands need to build its parts again.
+
+        Raises:
+          errors.ConfigError: If it was begun in Python, by `Experiment.train`, and has none.
+        """
+        if not self.config.exists():
+            raise errors.ConfigError(
+                f"{self} has no {self.config.name}: it was begun in Python, where its environment "
+                "and agent are. There, actor_learner.load_policy acts with its policy, and "
+                f"Experiment(...).train({str(self)!r}, resume=True) resumes it"
+            )
 
     @property
     def has_checkpoints(self) -> bool:

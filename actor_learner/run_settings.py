@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
 from actor_learner.support import configurable, errors
 
 WAIT, DROP = "wait", "drop"
@@ -40,14 +44,36 @@ class Reporting:
     Args:
       seconds: Seconds between lines of metrics.
       window: Episodes that the reported return is the mean of.
+      loggers: Take every line of metrics, those of evaluations included, beside the run's own
+        files: `[@WandbLogger()]`, or anything with `write(row)` and `close()`.
+      steps: Environment steps between lines of metrics instead of seconds, so that the lines of
+        several runs stand at about the same steps, multiples of this one.
     """
 
-    def __init__(self, seconds: float = 1.0, window: int = 20) -> None:
+    def __init__(
+        self,
+        seconds: float = 1.0,
+        window: int = 20,
+        loggers: Sequence[Any] = (),
+        steps: int | None = None,
+    ) -> None:
         if seconds <= 0:
             raise errors.ConfigError(f"Reporting.seconds must be above 0, got {seconds}")
         _at_least("Reporting.window", window, 1)
+        _at_least("Reporting.steps", steps, 1)
+        for logger in loggers:
+            is_logger = hasattr(logger, "write") and hasattr(logger, "close")
+            if inspect.isclass(logger) or not is_logger:
+                name = getattr(logger, "__name__", None)
+                hint = f": write @{name}()" if name else ""
+                raise errors.ConfigError(
+                    f"Reporting.loggers has {name or repr(logger)}, which is not a logger, with "
+                    f"write(row) and close(){hint}"
+                )
         self.seconds = seconds
         self.window = window
+        self.loggers = tuple(loggers)
+        self.steps = steps
 
 
 @configurable.register

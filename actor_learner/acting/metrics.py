@@ -55,24 +55,33 @@ class EpisodeStatistics(tf.train.experimental.PythonState):
         if trajectory is self._seen:
             return
         self._seen = trajectory
-        step_type = np.atleast_1d(trajectory.step_type)
-        reward = np.atleast_1d(trajectory.reward)
-        if len(step_type) != len(self._lane_returns):
-            self._lane_returns = np.zeros(len(step_type), np.float64)
-            self._lane_lengths = np.zeros(len(step_type), np.int64)
-        boundary = step_type == LAST
-        starting = step_type == FIRST
-        np.putmask(self._lane_returns, starting, 0.0)
-        np.putmask(self._lane_lengths, starting, 0)
+        step_type, next_step_type = trajectory.step_type, trajectory.next_step_type
+        reward = trajectory.reward
+        num_lanes = np.size(step_type)
+        if num_lanes != len(self._lane_returns):
+            self._lane_returns = np.zeros(num_lanes, np.float64)
+            self._lane_lengths = np.zeros(num_lanes, np.int64)
+        if np.ndim(step_type) == 0:
+            step_type, next_step_type, reward = map(
+                np.atleast_1d, (step_type, next_step_type, reward)
+            )
+        if np.count_nonzero(step_type) < num_lanes:  # FIRST is 0.
+            starting = np.equal(step_type, FIRST)
+            np.putmask(self._lane_returns, starting, 0.0)
+            np.putmask(self._lane_lengths, starting, 0)
         # Boundary steps carry no reward and end up in lanes that FIRST is about to clear.
         self._lane_returns += reward
         self._lane_lengths += 1
-        self.environment_steps += len(step_type) - int(np.count_nonzero(boundary))
-        ended = np.flatnonzero((np.atleast_1d(trajectory.next_step_type) == LAST) > boundary)
-        for lane in ended:
-            self.episodes += 1
-            self.returns.append(float(self._lane_returns[lane]))
-            self.lengths.append(int(self._lane_lengths[lane]))
+        boundary = np.equal(step_type, LAST)
+        self.environment_steps += num_lanes - int(np.count_nonzero(boundary))
+        last = np.equal(next_step_type, LAST)
+        if not np.count_nonzero(last):
+            return
+        ended = np.flatnonzero(last > boundary)
+        self.episodes += len(ended)
+        ended = ended[-self._buffer_size :]  # The window would drop the others at once.
+        self.returns.extend(self._lane_returns[ended].tolist())
+        self.lengths.extend(self._lane_lengths[ended].tolist())
 
     def state(self) -> dict:
         """What a checkpoint keeps, as plain JSON types; running episodes are not part of it."""
@@ -209,3 +218,10 @@ class MaxReturn(_WindowMetric):
 
     default_name = "MaxReturn"
     _reduce: Reduction = staticmethod(np.max)
+
+
+def observer_of(metric: Any) -> Any:
+    """What has to see the trajectories for a metric to be right: its statistics, or itself."""
+    if isinstance(metric, EpisodeMetric) and type(metric).__call__ is EpisodeMetric.__call__:
+        return metric.statistics
+    return metric

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, Callable
 
 import tensorflow as tf
@@ -61,6 +62,8 @@ class Algorithm:
       share_lanes: Of agents whose lanes explore differently: given the number of the actor's first
         lane among those of all actors, and how many these are, renews what each lane does. To be
         called after a checkpoint is restored, and when actors have come or gone.
+      gauges: Further numbers of the agent that belong in its metrics, by name; each is called for
+        every line of them.
     """
 
     agent: tf_agent.TFAgent
@@ -72,6 +75,7 @@ class Algorithm:
     initial_priorities: Callable[[experience.Sequence], Any] | None = None
     burn_in: int = 0
     share_lanes: Callable[[int, int], None] | None = None
+    gauges: Mapping[str, Callable[[], float]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.n_step < 1:

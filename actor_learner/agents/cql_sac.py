@@ -19,7 +19,7 @@ from actor_learner.agents import (
     scaled_agent,
     td_errors,
 )
-from actor_learner.support import configurable, errors
+from actor_learner.support import configurable, counters, errors
 
 # Cloned actions are kept this far away from -1 and 1, where a squashed distribution has no density.
 _MARGIN = 2e-4
@@ -203,6 +203,7 @@ def cql_sac(
             n_step=n_step,
             gamma=gamma,
             priorities=td_errors.absolute_td_errors,
+            gauges={"alpha": lambda: math.exp(counters.read(agent._log_alpha))},
         ),
         "cql_sac",
         normalize_observations=normalize_observations,

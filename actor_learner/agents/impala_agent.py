@@ -24,12 +24,14 @@ class ImpalaLoss(NamedTuple):
       entropy: Of the policy.
       importance: Ratio of the probabilities of the actions now and when they were chosen; far from
         1 the actors lag too far behind.
+      gradient_norm: Norm of the gradient before it is clipped; 0 where none was computed.
     """
 
     policy_loss: tf.Tensor
     value_loss: tf.Tensor
     entropy: tf.Tensor
     importance: tf.Tensor
+    gradient_norm: tf.Tensor
 
 
 class ImpalaAgent(tf_agent.TFAgent):
@@ -112,9 +114,10 @@ class ImpalaAgent(tf_agent.TFAgent):
             info = self._loss(experience, weights, training=True)
         tf.debugging.check_numerics(info.loss, "the loss of IMPALA is not finite")
         gradients = tape.gradient(info.loss, variables)
+        norm = tf.linalg.global_norm(gradients)
         if self._gradient_clipping is not None:
-            gradients, norm = tf.clip_by_global_norm(gradients, self._gradient_clipping)
-            tf.summary.scalar("Losses/gradient_norm", norm, self.train_step_counter)
+            gradients, _ = tf.clip_by_global_norm(gradients, self._gradient_clipping, norm)
+        info = info._replace(extra=info.extra._replace(gradient_norm=norm))
         self._optimizer.apply_gradients(zip(gradients, variables))
         for name, value in zip(("loss", *info.extra._fields), (info.loss, *info.extra)):
             tf.summary.scalar(f"Losses/{name}", value, self.train_step_counter)
@@ -163,6 +166,7 @@ class ImpalaAgent(tf_agent.TFAgent):
             value_loss=0.5 * tf.reduce_sum(weight * errors_of_value),
             entropy=tf.reduce_sum(weight * self._network.distribution.entropy(parameters)),
             importance=tf.reduce_sum(weight * trace.importance),
+            gradient_norm=tf.zeros([]),
         )
         loss = (
             parts.policy_loss

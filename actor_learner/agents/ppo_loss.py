@@ -38,6 +38,9 @@ class PPOLossInfo(NamedTuple):
       kl: Mean KL divergence from the policy that acted to the current one, estimated from the
         actions taken.
       clip_fraction: Share of the frames whose ratio lies outside the clip range.
+      explained_variance: Share of the variance of the value targets that the values explain; 1 at
+        best, 0 if they are no better than a constant.
+      gradient_norm: Norm of the gradient before it is clipped; 0 where none was computed.
     """
 
     policy_loss: tf.Tensor
@@ -45,6 +48,8 @@ class PPOLossInfo(NamedTuple):
     entropy: tf.Tensor
     kl: tf.Tensor
     clip_fraction: tf.Tensor
+    explained_variance: tf.Tensor
+    gradient_norm: tf.Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,6 +122,8 @@ class PPOLoss:
             surrogate = tf.minimum(surrogate, clipped * advantage)
             clip_fraction = mean(tf.cast(tf.not_equal(ratio, clipped), tf.float32))
         value_error = tf.math.squared_difference(value, frames.value_target)
+        target_error = tf.math.squared_difference(frames.value_target, mean(frames.value_target))
+        unexplained = tf.math.divide_no_nan(mean(value_error), mean(target_error))
         if self.value_clip is not None:
             moved = tf.clip_by_value(value - frames.value, -self.value_clip, self.value_clip)
             clipped_error = tf.math.squared_difference(frames.value + moved, frames.value_target)
@@ -129,6 +136,8 @@ class PPOLoss:
             # expectation of its gradient is the gradient of the KL.
             kl=mean(ratio - 1.0 - log_ratio),
             clip_fraction=clip_fraction,
+            explained_variance=tf.stop_gradient(1.0 - unexplained),
+            gradient_norm=tf.zeros([]),
         )
         loss = info.policy_loss + self.value_weight * info.value_loss
         if self.entropy_weight:

@@ -11,8 +11,8 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from actor_learner import config, import_path, run_directory
-from actor_learner.commands import rated_policy
 from actor_learner.reporting import process_output, video
+from actor_learner.runs import rated_policy
 from actor_learner.support import errors
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def run(
       The exit code: 1 if a return is not finite.
     """
     run_dir = run_directory.RunDirectory.existing(run_path)
+    run_dir.require_config()
     rated = rated_policy.find(run_dir)
     if video is not None and pathlib.Path(video).suffix != ".mp4":
         raise errors.ConfigError(f"--video={video}: the file's name must end in .mp4")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import glob
 import os
 import pathlib
 import time
@@ -56,15 +57,26 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    held = _open(arguments.place)
-    names = held.names() if arguments.name is None else (arguments.name,)
-    for i, name in enumerate(names):
-        if i:
-            print()
-        versions = held.list(name)
-        print(f"{name}: {len(versions)} in {held}")
-        print("\n".join(_table(versions, now=time.time())))
+    shown = 0
+    for place in _places(arguments.place):
+        held = _open(place)
+        for name in held.names() if arguments.name is None else (arguments.name,):
+            if shown:
+                print()
+            shown += 1
+            _show(held, name)
     return OK
+
+
+def _show(held: Any, name: str) -> None:
+    versions = held.list(name)
+    print(f"{name}: {len(versions)} in {held}")
+    print("\n".join(_table(versions, now=time.time())))
+
+
+def _places(place: str) -> list[str]:
+    """The directories that are meant: one, or those of a pattern that the shell has left to us."""
+    return [place] if os.path.exists(place) else sorted(glob.glob(place)) or [place]
 
 
 def _tag(arguments: argparse.Namespace) -> int:
@@ -121,6 +133,12 @@ def _gc(arguments: argparse.Namespace) -> int:
 def _open(place: str):
     from actor_learner.parameters import store
 
+    places = _places(place)
+    if len(places) > 1:
+        raise errors.ConfigError(
+            f"{place} means {len(places)} directories, and this is for one: {', '.join(places)}"
+        )
+    (place,) = places
     if not os.path.isdir(place):
         raise errors.ConfigError(f"{place} does not exist: give a run directory, or a store's")
     held = store.ParameterStore(store.locate(place))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import pathlib
 import secrets
 import shutil
@@ -13,13 +14,11 @@ import traceback
 from typing import Any
 
 from actor_learner import config, import_path, run_directory
-from actor_learner.commands import report as report_lib
-from actor_learner.reporting import log_limit, process_output
-from actor_learner.runs import warm_start
-from actor_learner.support import errors, signals, unsaved
+from actor_learner.reporting import log_limit, process_output, summary
+from actor_learner.runs import session, warm_start
+from actor_learner.support import blame, errors, programs, signals
 
 OK, FAILED = 0, 1
-JOB = "train"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,19 +56,25 @@ def run(options: TrainOptions) -> int:
         name = pathlib.Path(source.gin_files[-1]).stem
         run_dir = run_directory.RunDirectory.create(options.run_dir, name)
         seed = secrets.randbelow(2**31) if options.seed is None else options.seed
-    with run_dir.locked():
-        if options.resume:
-            run_dir.describe_resumption(sys.argv)
-        else:
-            run_dir.describe(
-                seed=seed, argv=sys.argv, name=name, import_path=import_path.of(source)
-            )
-        with (
-            process_output.capture_native_output(run_dir.log(JOB), capture_stdout=True) as output,
-            signals.stop_on_signal(output.terminal) as stop,
-        ):
-            _say(output, f"run directory: {run_dir} (seed {seed})")
-            return _run_captured(source, run_dir, seed, output, stop)
+    try:
+        with run_dir.locked():
+            if options.resume:
+                run_dir.describe_resumption(sys.argv)
+            else:
+                run_dir.describe(
+                    seed=seed, argv=sys.argv, name=name, import_path=import_path.of(source)
+                )
+            with (
+                process_output.capture_native_output(
+                    run_dir.log(session.JOB), capture_stdout=True
+                ) as output,
+                signals.stop_on_signal(output.terminal) as stop,
+            ):
+                session.say(output, f"run directory: {run_dir} (seed {seed})")
+                return _train(source, run_dir, seed, output, stop)
+    except errors.REFUSALS:
+        run_dir.discard()
+        raise
 
 
 def _source(options: TrainOptions) -> config.ConfigSource:
@@ -81,6 +86,7 @@ def _source(options: TrainOptions) -> config.ConfigSource:
             )
         warm_start.refuse_to_resume(options.bindings)
         earlier = run_directory.RunDirectory.existing(options.resume)
+        earlier.require_config()
         return config.ConfigSource((str(earlier.config),), options.bindings)
     if not options.gin_files:
         raise errors.ConfigError(
@@ -94,18 +100,20 @@ def _dry_run(source: config.ConfigSource, options: TrainOptions) -> int:
     try:
         run_dir = run_directory.RunDirectory(directory)
         with (
-            process_output.capture_native_output(run_dir.log(JOB), capture_stdout=True) as output,
+            process_output.capture_native_output(
+                run_dir.log(session.JOB), capture_stdout=True
+            ) as output,
             _built(source, run_dir, options.seed or 0, output) as training,
         ):
             for line in training.describe():
-                _say(output, line)
-            _say(output, "dry run: everything was built, nothing was trained")
+                session.say(output, line)
+            session.say(output, "dry run: everything was built, nothing was trained")
         return OK
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _run_captured(
+def _train(
     source: config.ConfigSource,
     run_dir: run_directory.RunDirectory,
     seed: int,
@@ -113,52 +121,24 @@ def _run_captured(
     stop: signals.StopRequest,
 ) -> int:
     """The part of the run whose native output goes to the log."""
-    with contextlib.ExitStack() as stack:
-        ledger = stack.enter_context(unsaved.scope())
-        ledger.say = lambda line: _say(output, line)
-        report = stack.enter_context(report_lib.Report(run_dir, output.log_path))
-        try:
-            training = stack.enter_context(
-                _built(source, run_dir, seed, output, on_row=report.write, stop=stop.event)
-            )
-        except Exception:
-            output.log.write(traceback.format_exc())
-            raise
-        stack.enter_context(log_limit.limited(output.log_path))
-        report.open(training, output.terminal)
-        ledger.say = report.say
-        try:
-            status = training.run()
-            if status != "interrupted":
-                training.export_policies()
-        except Exception as error:
-            report.close()
-            _settle(ledger, output, stop)
-            output.log.write(traceback.format_exc())
-            expected = isinstance(error, errors.ActorLearnerError)
-            diverged = isinstance(error, errors.NotFiniteError)
-            if not expected or (error.__cause__ is not None and not diverged):
-                # What a trigger, an environment or a bug of ours raised: the place matters.
-                _say(output, traceback.format_exc())
-            for line in report.closing_lines("failed", f"{type(error).__name__}: {error}"):
-                _say(output, line)
-            return FAILED
-        report.close()
-        is_saved = _settle(ledger, output, stop)
-        for line in report.closing_lines(status, training.stop_reason):
-            _say(output, line)
-        if not is_saved:
-            return FAILED
-        return stop.exit_code if status == "interrupted" else OK
-
-
-def _settle(
-    ledger: unsaved.Ledger, output: process_output.CapturedOutput, stop: signals.StopRequest
-) -> bool:
-    """Waits a while for room if the disk is full; Ctrl-C ends it. Whether everything is saved."""
-    ledger.say = lambda line: _say(output, line)
-    interrupted = stop.event.is_set()  # Then the next signal ends the process.
-    return ledger.settle(lambda: stop.event.is_set() and not interrupted)
+    outcome = session.run(
+        functools.partial(_built, source, run_dir, seed, output),
+        run_dir,
+        output,
+        stop,
+        summary.NextSteps.commands(run_dir.path, programs.directory()),
+    )
+    if outcome.error is not None:
+        expected = isinstance(outcome.error, errors.ActorLearnerError)
+        if not expected and blame.place(outcome.error) is None:
+            # Nobody's code but ours: whoever reports it needs the place.
+            error = outcome.error
+            shown = traceback.format_exception(type(error), error, error.__traceback__)
+            session.say(output, "".join(shown))
+        return FAILED
+    if not outcome.is_saved:
+        return FAILED
+    return stop.exit_code if outcome.status == session.INTERRUPTED else OK
 
 
 @contextlib.contextmanager
@@ -170,25 +150,23 @@ def _built(
     **more: Any,
 ) -> Any:
     """Imports TensorFlow, loads the configuration, builds every part, checks what was used."""
-    _say(output, "starting TensorFlow and Reverb ...")
+    session.say(output, session.STARTING)
     with output.quiet_imports():
         from actor_learner import experiment
-        from actor_learner.jobs import extra_jobs
+        from actor_learner.jobs import settings
         from actor_learner.runs import one_process, stored_versions
     with output.quiet_imports():
         config.load(source)
-        own = extra_jobs.Jobs().extra
+        own = settings.Jobs().extra
         log_limit.log_limit()  # Used once all is built; here so that it counts as used.
         stored_versions.stored_versions()  # Of separate jobs; in a file for both it is no mistake.
         if own:
-            _say(output, f"note: {', '.join(own)} (Jobs.extra) runs with `actor-learner up` only")
+            session.say(
+                output, f"note: {', '.join(own)} (Jobs.extra) runs with `actor-learner up` only"
+            )
         training = one_process.OneProcess(experiment.Experiment(), run_dir, seed=seed, **more)
     with training:
         config.check_all_used()
         run_dir.write_text(run_dir.config, config.config_text())
         run_dir.write_text(run_dir.operative_config, config.operative_config())
         yield training
-
-
-def _say(output: process_output.CapturedOutput, text: str) -> None:
-    print(text, file=output.terminal, flush=True)

@@ -23,6 +23,7 @@ _FAINT = "#d7dce5"
 _LABELS = ("#c2410c", "#1d4ed8", "#15803d", "#7e22ce", "#b45309", "#0e7490")
 _TOP_TICKS = 6
 _GRID_POINTS = 400
+_RESAMPLES = 1_000
 
 
 def draw_curve(
@@ -85,7 +86,8 @@ def draw_seed_bands(
     target: float | None = None,
     *,
     value: str = "eval_return",
-) -> None:
+    intervals: bool = False,
+) -> dict[str, tuple[int, float, float, float]]:
     """Draws, for each label, the median of `value` over seeds, with the band from worst to best.
 
     Args:
@@ -96,24 +98,34 @@ def draw_seed_bands(
       value: The key to draw. Seeds that never report it are left out, and the legend says how many
         are drawn. A seed that ended early, as one that reached its target does, keeps its last
         value; a dot marks where it ended.
+      intervals: Draw the mean and its 95 % bootstrap interval over seeds instead, and each seed as
+        a thin line.
+
+    Returns:
+      For each label that has values: how many seeds, and centre, lower and upper end at the last
+      step.
     """
     drawing, ax = _new_figure(title)
-    empty = True
+    drawn: dict[str, tuple[int, float, float, float]] = {}
     for index, (label, seeds) in enumerate(runs.items()):
         series = [pair for pair in (_series(rows, value) for rows in seeds) if pair[0].size]
         if not series:
             continue
-        empty = False
         color = _LABELS[index % len(_LABELS)]
         grid, values = _on_common_grid(series)  # [points], [seeds, points]
         seen = f"{len(series)} of {len(seeds)}" if len(series) < len(seeds) else str(len(seeds))
         noun = "seed" if len(seeds) == 1 else "seeds"
-        ax.fill_between(
-            grid, values.min(axis=0), values.max(axis=0), color=color, alpha=0.15, linewidth=0
-        )
+        if intervals:
+            centre, (low, high) = values.mean(axis=0), _bootstrap_interval(values)
+            for steps, returns in series if len(series) > 1 else ():
+                ax.plot(steps, returns, color=color, linewidth=0.7, alpha=0.35, zorder=1)
+        else:
+            centre, low, high = np.median(values, axis=0), values.min(axis=0), values.max(axis=0)
+        drawn[label] = (len(series), float(centre[-1]), float(low[-1]), float(high[-1]))
+        ax.fill_between(grid, low, high, color=color, alpha=0.15, linewidth=0)
         ax.plot(
             grid,
-            np.median(values, axis=0),
+            centre,
             color=color,
             linewidth=2.0,
             label=f"{label} ({seen} {noun})",
@@ -133,11 +145,23 @@ def draw_seed_bands(
     _finish(
         ax,
         target,
-        empty=empty,
+        empty=not drawn,
         y_label=_y_label(value),
-        legend_title="median, and worst to best seed\n(a dot where a seed ended)",
+        legend_title="mean, and 95 % bootstrap interval\n(thin: each seed; a dot where it ended)"
+        if intervals
+        else "median, and worst to best seed\n(a dot where a seed ended)",
     )
     _save(drawing, path)
+    return drawn
+
+
+def _bootstrap_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """2.5 and 97.5 % quantiles of the mean over seeds drawn again; `values` is [seeds, points]."""
+    generator = np.random.default_rng(0)  # The same picture each time.
+    drawn = generator.integers(len(values), size=(_RESAMPLES, len(values)))
+    means = np.stack([values[indices].mean(axis=0) for indices in drawn])
+    low, high = np.quantile(means, (0.025, 0.975), axis=0)
+    return low, high
 
 
 def _y_label(value: str) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numbers
+import pathlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol, Union, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Union, runtime_checkable
 
 from actor_learner.support import errors
 
@@ -23,11 +24,34 @@ Keys in use: `seconds` (since the run's start, continued on resume), `environmen
 
 @runtime_checkable
 class Logger(Protocol):
-    """Takes rows until closed. `write` neither keeps nor changes the row it is given."""
+    """Takes rows until closed. `write` neither keeps nor changes the row it is given.
+
+    Loggers of `Reporting.loggers` are made in every process of a run, and used in one, that of the
+    learner. There `open(context)` is called first, with a `RunContext`, if they have it: what costs
+    something, or must exist once, belongs there rather than in the constructor.
+    """
 
     def write(self, row: Row) -> None: ...
 
     def close(self) -> None: ...
+
+
+class RunContext(NamedTuple):
+    """What a logger may want to know of the run whose rows it will get.
+
+    Attributes:
+      run_dir: The run's directory.
+      run_id: 32 hexadecimal digits, the same when the run is resumed.
+      environment_steps: Where the run goes on; 0 for a new one.
+      description: What `run.json` says: seed, versions, commit, ...
+      settings: Every value in use, `{"dqn.learning_rate": "0.001"}`, as far as gin knows it.
+    """
+
+    run_dir: pathlib.Path
+    run_id: str
+    environment_steps: int
+    description: Mapping[str, Any]
+    settings: Mapping[str, str]
 
 
 class Loggers:

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Callable
 
 from actor_learner import run_directory
 from actor_learner.reporting import csv_file, jsonl, kept_rows, logger, tensorboard
 
 
-def open_metric_files(run_dir: run_directory.RunDirectory, environment_step: int) -> logger.Loggers:
+def open_metric_files(
+    run_dir: run_directory.RunDirectory,
+    environment_step: int,
+    more: Sequence[logger.Logger] = (),
+) -> logger.Loggers:
     """Opens them for appending; rows past `environment_step`, where the run goes on, are cut.
 
     While the disk is full rows are kept in memory.
+
+    Args:
+      run_dir: The run's directory.
+      environment_step: Where the run goes on.
+      more: Loggers that the user has bound, which are opened too.
     """
+    for own in more:
+        if hasattr(own, "open"):
+            own.open(_context(run_dir, environment_step))
     table, lines = run_dir.metrics_csv, run_dir.metrics_jsonl
     return logger.Loggers(
         [
@@ -24,7 +37,26 @@ def open_metric_files(run_dir: run_directory.RunDirectory, environment_step: int
                 run_dir.tensorboard,
                 lambda: tensorboard.TensorBoardLogger(str(run_dir.tensorboard)),
             ),
+            *more,
         ]
+    )
+
+
+def _context(run_dir: run_directory.RunDirectory, environment_step: int) -> logger.RunContext:
+    settings = {}
+    if run_dir.operative_config.exists():
+        text = run_dir.operative_config.read_text(encoding="utf-8")
+        # A long value goes on in the next line.
+        for line in text.replace("\\\n", " ").splitlines():
+            name, equals, value = line.partition(" = ")
+            if equals and not line.startswith("#"):
+                settings[name.strip()] = " ".join(value.split())
+    return logger.RunContext(
+        run_dir=run_dir.path,
+        run_id=run_dir.run_id(),
+        environment_steps=environment_step,
+        description=run_dir.read_description() if run_dir.description.exists() else {},
+        settings=settings,
     )
 
 

@@ -35,16 +35,21 @@ class CapturedOutput:
     goodbye at exit.
     """
 
-    def __init__(self, log_path: str | os.PathLike, *, terminal: str, capture_stdout: bool) -> None:
-        if terminal not in ("stderr", "stdout"):
+    def __init__(
+        self, log_path: str | os.PathLike, *, terminal: str | TextIO, capture_stdout: bool
+    ) -> None:
+        if isinstance(terminal, str) and terminal not in ("stderr", "stdout"):
             raise errors.ActorLearnerError(f"terminal is {terminal!r}; 'stderr' or 'stdout'")
         self.log_path = pathlib.Path(log_path)
         self._restore = contextlib.ExitStack()
         with contextlib.ExitStack() as undo:
             self.log = _open_log(self.log_path)
-            saved = {fd: self._saved_copy(fd) for fd in (1, 2)}
-            self._error_stream = saved[2]
-            self.terminal = saved[1 if terminal == "stdout" else 2]
+            if isinstance(terminal, str):
+                saved = {fd: self._saved_copy(fd) for fd in (1, 2)}
+                self._error_stream = saved[2]
+                self.terminal = saved[1 if terminal == "stdout" else 2]
+            else:
+                self._error_stream = self.terminal = terminal
             for fd in (1, 2) if capture_stdout else (2,):
                 self._redirect(fd, undo)
             # Tracebacks of uncaught exceptions are for the user; children have the log as fd 2.
@@ -117,7 +122,10 @@ class CapturedOutput:
 
 
 def capture_native_output(
-    log_path: str | os.PathLike, *, terminal: str = "stderr", capture_stdout: bool = False
+    log_path: str | os.PathLike,
+    *,
+    terminal: str | TextIO = "stderr",
+    capture_stdout: bool = False,
 ) -> CapturedOutput:
     """Sends file descriptor 2 (C++ libraries, child processes) to `log_path`, until closed.
 
@@ -133,7 +141,8 @@ def capture_native_output(
 
     Args:
       log_path: The log file.
-      terminal: "stderr" or "stdout": where `.terminal` writes.
+      terminal: "stderr" or "stdout": where `.terminal` writes; or a stream that is not on a
+        descriptor of this process, such as that of a notebook's cell.
       capture_stdout: Whether file descriptor 1, and so `print`, goes to the log as well.
     """
     return CapturedOutput(log_path, terminal=terminal, capture_stdout=capture_stdout)

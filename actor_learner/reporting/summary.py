@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import shlex
+from typing import NamedTuple
 
 from actor_learner.reporting import logger as logger_lib
 from actor_learner.support import errors, formatting
@@ -18,6 +19,44 @@ _HEADLINES = {
 }
 
 
+class NextSteps(NamedTuple):
+    """What a user types next, in the terms in which they began the run."""
+
+    evaluate: str
+    resume: str
+    view: str
+
+    @classmethod
+    def commands(
+        cls, run_dir: str | os.PathLike, programs: str = "", resume: str = "train"
+    ) -> NextSteps:
+        """Those of the shell.
+
+        Args:
+          run_dir: The run's directory, which is quoted.
+          programs: Directory of the `actor-learner` program, with a final slash; empty if the shell
+            finds it by itself.
+          resume: The command that resumes.
+        """
+        run = shlex.quote(os.fspath(run_dir))
+        programs = shlex.quote(programs) if programs else ""
+        return cls(
+            evaluate=f"{programs}actor-learner eval {run}",
+            resume=f"{programs}actor-learner {resume} --resume {run}",
+            view=f"{programs}tensorboard --logdir {run}",
+        )
+
+    @classmethod
+    def in_python(cls, run_dir: str | os.PathLike) -> NextSteps:
+        """Those of a program or notebook."""
+        run = os.fspath(run_dir)
+        return cls(
+            evaluate=f"actor_learner.load_policy({run!r}).act(observation)",
+            resume=f"Experiment(...).train({run!r}, resume=True)",
+            view=f"tensorboard --logdir {shlex.quote(run)}",
+        )
+
+
 def closing_lines(
     *,
     run_dir: str | os.PathLike,
@@ -29,7 +68,7 @@ def closing_lines(
     reason: str | None = None,
     log_path: str | os.PathLike | None = None,
     has_policies: bool = True,
-    programs: str = "",
+    next_steps: NextSteps | None = None,
 ) -> list[str]:
     """What to print after training. Looks at nothing but its arguments.
 
@@ -44,23 +83,20 @@ def closing_lines(
       reason: Why, in the user's words; ends the first line.
       log_path: Named after a failure.
       has_policies: Whether policies were exported.
-      programs: Directory of the `actor-learner` program, with a final slash; empty if the shell
-        finds it by itself.
+      next_steps: What to type next; None: the commands.
     """
     if status not in _HEADLINES:
         raise errors.ActorLearnerError(
             f"status {status!r} of run '{run_dir}' is unknown; one of {sorted(_HEADLINES)}"
         )
-    run = shlex.quote(os.fspath(run_dir))
-    programs = shlex.quote(programs) if programs else ""
-    resume = f"{programs}actor-learner train --resume {run}"
+    then = NextSteps.commands(run_dir) if next_steps is None else next_steps
     headline = (
         f"{_HEADLINES[status]} at {formatting.count(environment_steps)} environment steps, "
         f"{formatting.count(train_steps)} train steps, after {formatting.duration(seconds)}"
     )
     lines = [f"{headline}: {reason}" if reason else headline]
     if status == "interrupted":
-        lines.append(f"Resume with:  {resume}")
+        lines.append(f"Resume with:  {then.resume}")
     if status == "failed" and log_path is not None:
         lines.append(f"Log:          {os.fspath(log_path)}")
     if best is not None:
@@ -71,10 +107,10 @@ def closing_lines(
         if has_policies:
             lines.append(f"Policies:     {pathlib.Path(run_dir) / 'policies'}")
     if best is not None or has_policies:
-        lines.append(f"Evaluate:     {programs}actor-learner eval {run}")
+        lines.append(f"Evaluate:     {then.evaluate}")
     if status != "interrupted":
-        lines.append(f"Resume:       {resume}")
-    lines.append(f"View:         {programs}tensorboard --logdir {run}")
+        lines.append(f"Resume:       {then.resume}")
+    lines.append(f"View:         {then.view}")
     return lines
 
 

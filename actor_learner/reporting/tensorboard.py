@@ -21,12 +21,20 @@ _TAGS = {
     "eval_return_std": "eval/return_std",
     "best_return": "eval/best_return",
     "eval_episodes": "eval/episodes",
+    "best_return_std": "eval/best_return_std",
+    "best_episodes": "eval/best_episodes",
+    "best_environment_steps": "eval/best_environment_steps",
+}
+_GAUGES = {
+    *("alpha", "clip_fraction", "entropy", "explained_variance", "gradient_norm", "importance"),
+    *("kl", "q_value", "td_error", "value_target"),
 }
 
 
 class TensorBoardLogger:
     """Writes each number of a row as a scalar against `environment_steps`, flushed per row.
 
+    The parts of a loss are below `losses/`, what experts of an algorithm look at below `gauges/`.
     Keys without a tag of their own become `charts/<key>`; strings are left out. Each logger writes
     an event file of its own, so several may share `directory`. One that has failed, on a full disk,
     leaves its file with whole rows only, and is of no more use: make another.
@@ -74,7 +82,7 @@ class TensorBoardLogger:
                 if not isinstance(value, str):
                     with np.errstate(over="ignore"):  # TensorFlow refuses what float32 cannot hold.
                         number = np.float32(value)
-                    summary.scalar(_TAGS.get(key, f"charts/{key}"), number)
+                    summary.scalar(_tag(key), number)
         self._writer.flush()
 
     def _abandon(self) -> None:
@@ -85,6 +93,14 @@ class TensorBoardLogger:
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
+
+
+def _tag(key: str) -> str:
+    if key in _TAGS:
+        return _TAGS[key]
+    if key.endswith("_loss"):
+        return f"losses/{key}"
+    return f"gauges/{key}" if key in _GAUGES else f"charts/{key}"
 
 
 def _event_files(directory: str) -> set[str]:

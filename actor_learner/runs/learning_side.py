@@ -8,8 +8,8 @@ from typing import Any, Callable
 import tensorflow as tf
 
 from actor_learner import experiment as experiment_lib
+from actor_learner import parts, run_directory
 from actor_learner import plan as plan_lib
-from actor_learner import run_directory
 from actor_learner.acting import metrics
 from actor_learner.agents import algorithm as algorithm_lib
 from actor_learner.replay.reading import version_limit
@@ -80,6 +80,7 @@ class LearningSide:
         self._train_step = train_step
         self._steps_taken = steps_taken
         self._limit = limit
+        self._on_row = on_row
         self.progress = progress_state.ProgressState(statistics)
         self.trainer = trainer.Trainer(
             experiment,
@@ -105,12 +106,14 @@ class LearningSide:
             epsilon=algorithm.epsilon,
             version_lag=lambda: self.trainer.version_lag,
             version_lag_seconds=version_lag_seconds,
-            on_row=on_row,
+            on_row=self._take_row,
             more=self._more_columns,
             interval_seconds=experiment.reporting.seconds,
             # A run that repeats must not write more rows on a slower day.
             interval_steps=(
-                max(1, experiment.environment_steps // 100) if experiment.deterministic else None
+                max(1, experiment.environment_steps // 100)
+                if experiment.deterministic and experiment.reporting.steps is None
+                else experiment.reporting.steps
             ),
         )
 
@@ -167,8 +170,12 @@ class LearningSide:
         """Ends the learner and its triggers; safe to call twice."""
         self.trainer.close()
 
+    def _take_row(self, row: Row) -> None:
+        parts.publish(latest_row=row)
+        self._on_row(row)
+
     def _more_columns(self) -> Row:
         columns = {} if self._limit is None else {"dropped_items": self._limit.dropped}
         if self.trainer.learner.skips_steps:
             columns["skipped_steps"] = self.progress.skipped_steps
-        return columns
+        return {**columns, **self.trainer.gauges()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Callable
 
 import numpy as np
@@ -15,7 +15,8 @@ from actor_learner import experiment as experiment_lib
 from actor_learner import parts, run_directory
 from actor_learner.acting import metrics
 from actor_learner.environments import lanes as lanes_lib
-from actor_learner.learning import evaluation, policy_export, triggers
+from actor_learner.learning import evaluation, policy_export
+from actor_learner.learning import triggers as triggers_lib
 from actor_learner.replay.server import server
 from actor_learner.replay.streams import recorded_replay
 from actor_learner.runs import (
@@ -26,9 +27,9 @@ from actor_learner.runs import (
     table_checks,
     threads,
     turns,
-    warm_start,
 )
 from actor_learner.runs import epoch as epoch_lib
+from actor_learner.runs import warm_start as warm_start_lib
 from actor_learner.support import (
     errors,
     leaking_python,
@@ -62,6 +63,8 @@ class OneProcess:
         is resumed goes on with seeds of its own, made of this one and of how often it was resumed.
       on_row: Called with each line of metrics.
       stop: Set from anywhere, a signal handler included, to end training after the current turn.
+      triggers: Called after each call of the learner, behind `Learner.triggers`.
+      warm_start: What the policy of a new run begins from; None is what gin binds.
     """
 
     def __init__(
@@ -72,6 +75,8 @@ class OneProcess:
         seed: int,
         on_row: Callable[[Row], None] = lambda row: None,
         stop: threading.Event | None = None,
+        triggers: Sequence[Callable[[int], Any]] = (),
+        warm_start: warm_start_lib.WarmStart | None = None,
     ) -> None:
         tensorflow_threads.tensorflow_threads()
         unsaved.ledger().final_wait_seconds = unsaved.full_disk()
@@ -80,6 +85,8 @@ class OneProcess:
         self._run = run
         self._on_row = on_row
         self._stop = stop or threading.Event()
+        self._triggers = tuple(triggers)
+        self._warm_start = warm_start_lib.WarmStart() if warm_start is None else warm_start
         self._closing = contextlib.ExitStack()
         self._learning: learning_side.LearningSide
         self._closing.enter_context(parts.scope())
@@ -230,7 +237,7 @@ class OneProcess:
             run_dir=str(run), train_step=self._train_step, environment_step=self._environment_step
         )
         self._build_algorithm(seed)
-        warm_start.WarmStart().apply(self._algorithm.agent, run)
+        self._warm_start.apply(self._algorithm.agent, run)
         parts.publish(agent=self._algorithm.agent)
         self._build_server()
         self._acting: acting_side.ActingSide | None = None
@@ -318,6 +325,8 @@ class OneProcess:
             while_saving=self._while_saving,
         )
         self._closing.callback(self._learning.close)
+        for trigger in self._triggers:
+            self._learning.trainer.learner.add_trigger(trigger)
         self._learning.pacing = self._make_pacing()
         if self._algorithm.share_lanes is not None:
             # A checkpoint may be of a process with other lanes.
@@ -389,7 +398,7 @@ class OneProcess:
 
     def _stop_if_reached(self, result: evaluation.EvaluationResult) -> None:
         if self._rating.target_reached is not None:
-            raise triggers.StopTraining(self._rating.target_reached)
+            raise triggers_lib.StopTraining(self._rating.target_reached)
 
     def _steps_are_taken(self) -> bool:
         if self._experiment.is_offline:
@@ -403,7 +412,7 @@ class OneProcess:
         """Evaluates what the last interval left, so that the final policy is rated too."""
         try:
             result = self._rating.evaluate(on_step=self._give_up_if_asked)
-        except triggers.StopTraining:
+        except triggers_lib.StopTraining:
             return  # Interrupted meanwhile; everything is saved.
         self._rating.note(result)
         self._report_evaluation(result)
@@ -412,7 +421,7 @@ class OneProcess:
 
     def _give_up_if_asked(self) -> None:
         if self._stop.is_set():
-            raise triggers.StopTraining("interrupted during an evaluation")
+            raise triggers_lib.StopTraining("interrupted during an evaluation")
 
     def _save(self) -> None:
         self._learning.save()

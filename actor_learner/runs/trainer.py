@@ -14,10 +14,13 @@ from actor_learner import plan as plan_lib
 from actor_learner.agents import algorithm as algorithm_lib
 from actor_learner.learning import interval_trigger, learner, priority_updater
 from actor_learner.replay.reading import version_limit
-from actor_learner.support import counters, errors
+from actor_learner.support import configurable, counters, errors
 
 MAX_ITERATIONS = 1_000
 """Train steps per call of the learner at most, so that a request to stop is soon seen."""
+
+
+_NO_SUMMARIES = {"summary_interval": 0}
 
 
 class Trainer:
@@ -66,6 +69,9 @@ class Trainer:
             self._closing.callback(updater.close)
             self._updaters.append(updater)
         self.loss: tf.Tensor | None = None
+        self._extra: Any = ()
+        self._scalar_parts: frozenset[str] = frozenset()
+        self._gauges = algorithm.gauges
         self._agent = algorithm.agent
         self._counts = False  # Whether the agent was seen to raise the train step.
         self.learner = learner.Learner(
@@ -84,6 +90,9 @@ class Trainer:
             checkpoint_items=checkpoint_items,
             sample_timeout_message=why_no_sample,
             while_saving=while_saving,
+            # The lines of metrics have the losses; what TF-Agents' agents write themselves, against
+            # train steps and under names of their own, comes on top where it is asked for.
+            **({} if configurable.is_bound("Learner.summary_interval") else _NO_SUMMARIES),
         )
         self._closing.callback(self.learner.close)
         if experiment.checkpoints.seconds:
@@ -114,13 +123,32 @@ class Trainer:
           errors.ConfigError: If the agent does not raise the train step: the run would never end.
         """
         before, skipped = int(counters.read(self._train_step)), self.learner.skipped_steps
-        self.loss = self.learner.run(iterations=iterations).loss
+        loss_info = self.learner.run(iterations=iterations)
+        self.loss, self._extra = loss_info.loss, loss_info.extra
         if not self._counts and self.learner.skipped_steps - skipped < iterations:
             self._counts = int(counters.read(self._train_step)) > before
             if not self._counts:
                 raise self._not_counted(iterations)
         for updater in self._updaters:
             updater.raise_if_failed()
+
+    def gauges(self) -> dict[str, float]:
+        """What an expert of the algorithm looks at, of the latest train step, by name.
+
+        The parts of its loss, the mean target of its values, and the agent's own gauges; nothing
+        before the first train step.
+        """
+        if self.loss is None:
+            return {}
+        found = {
+            name: float(value)
+            for name, value in _fields(self._extra).items()
+            if name in self._scalar_parts
+        }
+        target = self.learner.latest_batch().get("target")
+        if target is not None and target.size:
+            found["value_target"] = float(target.mean())
+        return {**found, **{name: float(read()) for name, read in self._gauges.items()}}
 
     def save_after_failure(self) -> None:
         """Saves a checkpoint, unless the agent is not finite, which is logged: an error is known.
@@ -147,12 +175,26 @@ class Trainer:
 
     @tf.autograph.experimental.do_not_convert
     def _after_train(self, experience: Any, loss_info: Any) -> None:
+        # Noted while the graph is made: others are summed over the batch by the learner.
+        parts = _fields(loss_info.extra).items()
+        self._scalar_parts = frozenset(name for name, part in parts if _is_scalar(part))
         _, info = experience
         version = getattr(info, "version", None)
         if version is not None:
             self._sampled_version.assign(_mean_version(version))
         for updater in self._updaters:
             updater.after_train(experience, loss_info)
+
+
+def _fields(extra: Any) -> Mapping[str, Any]:
+    """The parts of a loss by name, of agents that have names for them."""
+    if isinstance(extra, Mapping):
+        return extra
+    return extra._asdict() if hasattr(extra, "_asdict") else {}
+
+
+def _is_scalar(part: Any) -> bool:
+    return tf.is_tensor(part) and part.shape.rank == 0 and part.dtype.is_floating
 
 
 def _mean_version(version: tf.Tensor) -> tf.Tensor:

@@ -27,3 +27,12 @@ def register(fn_or_class: T) -> T:
         fn_or_class.__module__ = module
     decorated.__module__ = module
     return decorated
+
+
+def is_bound(parameter: str) -> bool:
+    """Whether gin binds `Name.parameter`, whatever the value, in the scope of the caller."""
+    try:
+        gin.query_parameter(parameter)
+    except ValueError:
+        return False
+    return True

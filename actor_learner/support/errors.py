@@ -66,3 +66,7 @@ class NotFiniteError(ActorLearnerError):
 
 class SupersededError(ActorLearnerError):
     """Another process has begun to train the run; this one may neither save nor speak any more."""
+
+
+REFUSALS = (ConfigError, MissingExtraError, SpecMismatchError)
+"""What is wrong with what the user asked for; found before anything is trained."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import threading
@@ -31,7 +32,7 @@ class StopRequest:
 
 
 @contextlib.contextmanager
-def stop_on_signal(terminal: TextIO) -> Iterator[StopRequest]:
+def stop_on_signal(terminal: TextIO, *, exits: bool = True) -> Iterator[StopRequest]:
     """Turns the first SIGINT or SIGTERM into `request.event`, the second into an immediate exit.
 
     Python runs signal handlers in the main thread, between two bytecodes: not while TensorFlow
@@ -40,8 +41,13 @@ def stop_on_signal(terminal: TextIO) -> Iterator[StopRequest]:
 
     Args:
       terminal: Where the user is told what is going on.
+      exits: Whether the second signal ends the process. If not, which suits a notebook, it raises
+        KeyboardInterrupt in the main thread.
     """
     request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request  # Signals are the main thread's.
+        return
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
 
@@ -54,17 +60,29 @@ def stop_on_signal(terminal: TextIO) -> Iterator[StopRequest]:
             if number not in _SIGNALS:
                 continue
             if request.event.is_set():
-                os._exit(128 + number)
+                if exits:
+                    os._exit(128 + number)
+                continue
             request.signal_number = number
             request.event.set()
             text = f"\n{signal.Signals(number).name}: saving; once more to exit without saving\n"
-            with contextlib.suppress(OSError):  # A closed terminal keeps no run from saving.
-                os.write(terminal.fileno(), text.encode())
+            # A closed terminal keeps no run from saving; a notebook's has no descriptor.
+            with contextlib.suppress(OSError, ValueError):
+                if exits:
+                    os.write(terminal.fileno(), text.encode())
+                else:
+                    print(text, file=terminal, flush=True)
 
     watcher = threading.Thread(target=watch, name="signals", daemon=True)
     watcher.start()
     previous_descriptor = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    previous = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
+    received_signals = itertools.count(1)
+
+    def handle(*_: object) -> None:
+        if next(received_signals) > 1 and not exits:
+            raise KeyboardInterrupt
+
+    previous = {number: signal.signal(number, handle) for number in _SIGNALS}
     try:
         yield request
     finally:

@@ -149,9 +149,9 @@ def test_the_loss_equals_a_plain_computation():
     value_loss = np.maximum((value - target) ** 2, (near - target) ** 2).mean()
     kl = (ratio - 1 - np.log(ratio)).mean()
     clip_fraction = (np.abs(ratio - 1) > 0.2).mean()
-    np.testing.assert_allclose(
-        info, [policy_loss, value_loss, entropy.mean(), kl, clip_fraction], rtol=1e-4
-    )
+    explained = 1 - ((value - target) ** 2).mean() / target.var()
+    parts = [policy_loss, value_loss, entropy.mean(), kl, clip_fraction, explained, 0.0]
+    np.testing.assert_allclose(info, parts, rtol=1e-4)
     expected = policy_loss + 0.5 * value_loss - 0.01 * entropy.mean() + 2.0 * kl
     np.testing.assert_allclose(loss, expected, rtol=1e-4)
 

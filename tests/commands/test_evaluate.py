@@ -7,9 +7,10 @@ import tensorflow as tf
 
 from actor_learner import cli, config, frozen_config, run_directory
 from actor_learner import experiment as experiment_lib
-from actor_learner.commands import evaluate, rated_policy
+from actor_learner.commands import evaluate
 from actor_learner.parameters import store as store_lib
 from actor_learner.parameters import variables
+from actor_learner.runs import rated_policy
 from actor_learner.support import errors
 
 SOURCE = config.ConfigSource(("dqn_cartpole",), ("dqn.fc_layer_params = (16,)",))

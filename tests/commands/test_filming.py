@@ -10,9 +10,10 @@ from tf_agents.policies import random_py_policy
 
 from actor_learner import config
 from actor_learner import experiment as experiment_lib
-from actor_learner.commands import evaluate, rated_policy
+from actor_learner.commands import evaluate
 from actor_learner.environments import filming
 from actor_learner.environments import gymnasium as gymnasium_environment
+from actor_learner.runs import rated_policy
 
 SHORT = {
     "atari": (

@@ -246,7 +246,8 @@ def test_a_failing_trigger_of_the_user_is_shown_with_its_place(tmp_path):
     )  # fmt: skip
     shown = process.stdout + process.stderr
     assert process.returncode == 1, shown
-    assert "broken_trigger.py" in shown and "KeyError: 'pager'" in shown
+    assert "broken_trigger.py:5, in broken" in shown and shown.count("'pager'") == 1
+    assert "KeyError: 'pager'" in (tmp_path / "run/jobs/train-0/log").read_text()
     assert "TriggerError" in shown
     assert list((tmp_path / "run" / "train" / "checkpoints").glob("ckpt-*.index"))
 

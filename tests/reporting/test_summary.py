@@ -90,7 +90,7 @@ def test_an_unknown_status_is_refused():
 
 
 def test_programs_outside_the_shells_path_are_shown_with_their_directory():
-    shown = lines(programs=".venv/bin/")
+    shown = lines(next_steps=summary.NextSteps.commands("runs/dqn", ".venv/bin/"))
     assert shown[3] == "Evaluate:     .venv/bin/actor-learner eval runs/dqn"
     assert shown[5] == "View:         .venv/bin/tensorboard --logdir runs/dqn"
 
