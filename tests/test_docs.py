@@ -169,6 +169,7 @@ NOT_BINDINGS = {
     "ReverbReplayBuffer.as_dataset",  # Inherited of TF-Agents.
     "Learner.step",  # Of Acme.
     "run.json",
+    "LossInfo.extra",  # Of TF-Agents.
     "Name.parameter",
     "Experiment.target_return",  # Named as one that is refused.
 }
