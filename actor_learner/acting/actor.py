@@ -66,13 +66,18 @@ class Actor:
         taken. Exploration schedules read it; checkpoints keep it.
       initial_random_steps: Act at random until `environment_step` has reached this number. A
         resumed run has reached it already, so that it is not repeated.
-      seed: Seed of the random initial actions.
+      seed: Seed of the random initial actions, and of what the policy draws at random if inference
+        is lite; None follows `tf.random.set_seed`.
       group_steps_per_run: Stop a run after this many batched steps, each of which steps every lane
         once, boundary steps included: what an unroll is made of. In a `TensorEnvironment` and with
         a TF policy these are one graph call.
       policy_version: Returns the version of the policy, for callers that know it as a plain number;
         by default the learner that raises `train_step` in this process, if there is one, or
         `train_step` itself is asked in every run.
+      policy_epoch: Returns the incarnation of the learner whose version that is; by default 0.
+      inference: How a TF policy is run: "lite", converted to TFLite, the quickest on a CPU;
+        "graph", by TensorFlow; "auto", which is lite unless there is a GPU or the policy cannot be
+        converted, and then says why in the log. Weights take effect at the start of a run.
     """
 
     def __init__(
@@ -98,6 +103,8 @@ class Actor:
         seed: int | None = None,
         group_steps_per_run: int | None = None,
         policy_version: Callable[[], int] | None = None,
+        policy_epoch: Callable[[], int] | None = None,
+        inference: str = streams.AUTO,
     ) -> None:
         if not (steps_per_run or episodes_per_run or group_steps_per_run):
             raise ValueError(
@@ -118,7 +125,9 @@ class Actor:
             self._stream = self._lanes.inference
         else:
             self._lanes = lanes_lib.as_lanes(env)
-            self._stream = streams.stream_for(policy, self._lanes.num_lanes, self._lanes.batched)
+            self._stream = streams.stream_for(
+                policy, self._lanes.num_lanes, self._lanes.batched, inference=inference, seed=seed
+            )
         self._random_stream = None
         if initial_random_steps:
             self._random_stream = python_inference.RandomInference(
@@ -155,6 +164,8 @@ class Actor:
         self._dense_summaries = row_limit.row_limit()
         self._name = name
         self._read_version = policy_version or (lambda: counters.latest(train_step))
+        self._read_epoch = policy_epoch or (lambda: 0)
+        self._version_is_certain = policy_version is not None
         self._policy_version = int(counters.read(train_step))
         self._steps_taken = 0
         self._time_step: ts.TimeStep
@@ -189,6 +200,11 @@ class Actor:
     def policy_version(self) -> int:
         """The train step whose variables chose the actions of the current or latest run."""
         return self._policy_version
+
+    @property
+    def inference(self) -> str:
+        """How the policy is run: "lite", "graph", "python", "random", or a user's own class."""
+        return streams.kind_of(self._stream)
 
     @property
     def steps_taken(self) -> int:
@@ -302,6 +318,9 @@ class Actor:
             if counters.read(self._environment_step) < self._initial_random_steps:
                 return self._random_stream
             self._random_stream = None  # Steps only grow: there is no need to look again.
+        # Streams of users need not know of versions.
+        if (refresh := getattr(self._stream, "refresh", None)) is not None:
+            refresh(self._policy_version, self._read_epoch(), certain=self._version_is_certain)
         return self._stream
 
     def _observe(self, time_step: ts.TimeStep, response: Any, next_time_step: ts.TimeStep) -> None:

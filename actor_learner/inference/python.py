@@ -30,6 +30,7 @@ class PyPolicyInference:
         self._policy = policy
         self._num_lanes = num_lanes
         self._batched = batched
+        self._version, self._epoch = -1, 0
         self.reset()
 
     @property
@@ -38,6 +39,11 @@ class PyPolicyInference:
 
     def reset(self) -> None:
         self._state = self._policy.get_initial_state(self._num_lanes if self._batched else 1)
+
+    def refresh(self, version: int | None = None, epoch: int = 0, *, certain: bool = False) -> None:
+        """Notes the version; what the policy acts with is its own affair."""
+        del certain
+        self._version, self._epoch = -1 if version is None else version, epoch
 
     def act(self, time_step: ts.TimeStep) -> protocol.Response:
         if not self._batched:
@@ -52,7 +58,8 @@ class PyPolicyInference:
         # Policies over TF graphs answer with tensors.
         to_array = np.asarray if self._batched else _with_lane
         action, info = tree.map_structure(to_array, (step.action, step.info))
-        return protocol.Response(action, info, previous_state)
+        name = type(self._policy).__name__
+        return protocol.Response(action, info, previous_state, name, self._version, self._epoch)
 
     def _reset_lanes(self, first: np.ndarray) -> None:
         initial = self._policy.get_initial_state(self._num_lanes)
@@ -102,10 +109,13 @@ class RandomInference:
     def reset(self) -> None:
         """Nothing to forget."""
 
+    def refresh(self, version: int | None = None, epoch: int = 0, *, certain: bool = False) -> None:
+        """Nothing to take over: random actions have no version."""
+
     def act(self, time_step: ts.TimeStep) -> protocol.Response:
         if self._mask is None:
             action = tree.map_structure(self._sample, self._action_spec)
-            return protocol.Response(action, self._info)
+            return protocol.Response(action, self._info, policy="random")
         legal = iter(self._mask.choose(time_step.observation, self._generator))
         action = tree.map_structure(
             lambda spec: (
@@ -115,7 +125,7 @@ class RandomInference:
             ),
             self._action_spec,
         )
-        return protocol.Response(action, self._info)
+        return protocol.Response(action, self._info, policy="random")
 
     def _shift(self, spec: array_spec.BoundedArraySpec, chosen: np.ndarray) -> np.ndarray:
         """Turns choices counted from 0, `[lanes, components]`, into values of the action."""

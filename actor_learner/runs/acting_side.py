@@ -41,6 +41,7 @@ class ActingSide:
       summary_dir: Where summaries of the metrics go, against train steps, where a gin file asks
         for them by `Actor.summary_interval`; None writes none.
       policy_version: As of `Actor`: the version as a plain number, if the caller knows it.
+      policy_epoch: As of `Actor`: the incarnation of the learner whose version it is.
       observers: Called with each step, before it is written.
 
     Attributes:
@@ -67,6 +68,7 @@ class ActingSide:
         recording_dir: Any = None,
         summary_dir: str | None = None,
         policy_version: Callable[[], int] | None = None,
+        policy_epoch: Callable[[], int] | None = None,
         observers: Sequence[Callable[[Any], None]] = (),
     ) -> None:
         self._closing = contextlib.ExitStack()
@@ -103,6 +105,7 @@ class ActingSide:
                 initial_random_steps=plan.initial_random_steps,
                 seed=seed,
                 policy_version=policy_version,
+                policy_epoch=policy_epoch,
             )
         except BaseException:
             self._closing.close()

@@ -150,8 +150,10 @@ class OneProcess:
         """Lines that say what was built."""
         agent = self._algorithm.agent
         weights = sum(int(np.prod(v.shape)) for v in agent.collect_policy.variables())
+        acting = self._acting
+        inference = "" if acting is None else f", inference: {acting.actor.inference}"
         return [
-            f"environment: {self._env_name()}, {self._plan.num_lanes} lanes",
+            f"environment: {self._env_name()}, {self._plan.num_lanes} lanes{inference}",
             f"agent: {self._algorithm.name}, {weights:,} policy weights, "
             f"{self._algorithm.n_step}-step returns",
             *self._server.describe().splitlines(),
@@ -298,6 +300,7 @@ class OneProcess:
             summary_dir=str(self._run.tensorboard),
             # A copy has a version of its own.
             policy_version=None if self._policy_copy else lambda: self.train_step,
+            policy_epoch=lambda: self._epoch.number,
         )
         self._closing.callback(self._acting.close)
         parts.publish(collect_metrics=self._acting.metrics)

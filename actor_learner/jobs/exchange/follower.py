@@ -52,6 +52,11 @@ class Follower:
         return self._applied[1]
 
     @property
+    def epoch(self) -> int:
+        """The incarnation of the learner whose version that is; -1 before the first."""
+        return self._applied[0]
+
+    @property
     def is_current(self) -> bool:
         """Whether the policy that was applied is the latest that the learner tells of."""
         news = self._news

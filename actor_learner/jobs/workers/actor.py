@@ -71,6 +71,7 @@ class ActorJob(worker.Worker):
             seed=seed,
             recording_dir=None if job.run_dir is None else job.run_dir.experience,
             policy_version=lambda: self._follower.version,
+            policy_epoch=lambda: self._follower.epoch,
             observers=[self._journal],
         )
         self._closing.callback(self._close_acting)

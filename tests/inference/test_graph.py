@@ -6,13 +6,12 @@ import tensorflow as tf
 from tf_agents.agents.ddpg import actor_network, critic_network, ddpg_agent
 from tf_agents.agents.dqn import dqn_agent
 from tf_agents.networks import q_rnn_network
-from tf_agents.policies import py_tf_eager_policy
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
 from actor_learner.agents import algorithm, dqn
 from actor_learner.environments import gymnasium as gymnasium_environment
-from actor_learner.inference import inline, streams
+from actor_learner.inference import graph
 
 OBSERVATION = tensor_spec.BoundedTensorSpec([4], tf.float32, -1, 1)
 ACTION = tensor_spec.BoundedTensorSpec([], tf.int64, 0, 2)
@@ -47,9 +46,9 @@ def recurrent_agent():
 def test_an_exploration_schedule_takes_effect_without_retracing():
     built_world = world()
     agent = dqn.dqn(built_world, epsilon_decay_steps=100, epsilon_end=0.0).agent
-    stream = inline.InlineInference(agent.collect_policy, num_lanes=64)
+    stream = graph.GraphInference(agent.collect_policy, num_lanes=64)
     step = time_step([MID] * 64, np.ones((64, 4)))
-    greedy = inline.InlineInference(agent.policy, num_lanes=64).act(step).action
+    greedy = graph.GraphInference(agent.policy, num_lanes=64).act(step).action
 
     explored = [stream.act(step).action for _ in range(10)]
     built_world.environment_step.assign(100)
@@ -70,7 +69,7 @@ def test_a_policy_that_makes_variables_when_called_is_traced_twice_and_then_no_m
         actor_optimizer=None,
         critic_optimizer=None,
     )
-    stream = inline.InlineInference(agent.collect_policy, num_lanes=3)
+    stream = graph.GraphInference(agent.collect_policy, num_lanes=3)
     assert stream.trace_count == 2
     step = time_step([MID] * 3, np.ones((3, 4)))
     first, second = stream.act(step).action, stream.act(step).action
@@ -108,7 +107,7 @@ def test_tuple_observations_reach_the_policy_in_their_places():
     specs = tensor_spec.from_spec((env.time_step_spec(), env.action_spec()))
     counters = [tf.Variable(0, dtype=tf.int64) for _ in range(2)]
     policy = dqn.dqn(algorithm.World(*specs, *counters), fc_layer_params=(4,)).agent.policy
-    stream = inline.InlineInference(policy, num_lanes=3)
+    stream = graph.GraphInference(policy, num_lanes=3)
     step = env.reset()
     for count in range(5):
         vector, number = step.observation
@@ -122,14 +121,14 @@ def test_tuple_observations_reach_the_policy_in_their_places():
 
 def test_only_the_observation_of_a_feed_forward_q_policy_is_read():
     agent = dqn.dqn(world()).agent
-    stream = inline.InlineInference(agent.collect_policy, num_lanes=2)
+    stream = graph.GraphInference(agent.collect_policy, num_lanes=2)
     without_values = ts.TimeStep(None, None, None, np.ones((2, 4), np.float32))
     assert stream.act(without_values).action.shape == (2,)
 
 
 def test_actions_equal_those_of_the_policy_called_eagerly():
     agent = dqn.dqn(world()).agent
-    stream = inline.InlineInference(agent.policy, num_lanes=16)
+    stream = graph.GraphInference(agent.policy, num_lanes=16)
     step = time_step([MID] * 16, np.random.default_rng(0).normal(size=(16, 4)))
     expected = agent.policy.action(tf.nest.map_structure(tf.constant, step)).action.numpy()
     np.testing.assert_array_equal(stream.act(step).action, expected)
@@ -144,13 +143,13 @@ def test_recurrent_state_stays_batched_and_is_reset_only_in_lanes_that_start():
     step_types[2, 1] = FIRST
     step_types[4, 0] = FIRST
 
-    stream = inline.InlineInference(policy, num_lanes=3)
+    stream = graph.GraphInference(policy, num_lanes=3)
     states = []
     for types, observation in zip(step_types, observations):
         states.append(stream.act(time_step(types, observation)).previous_state)
 
     for lane in range(3):
-        alone = inline.InlineInference(policy, num_lanes=1)
+        alone = graph.GraphInference(policy, num_lanes=1)
         for t in range(6):
             if step_types[t, lane] == FIRST:
                 alone.reset()
@@ -163,17 +162,9 @@ def test_recurrent_state_stays_batched_and_is_reset_only_in_lanes_that_start():
 
 
 def test_reset_forgets_the_state_of_all_lanes():
-    stream = inline.InlineInference(recurrent_agent().policy, num_lanes=2)
+    stream = graph.GraphInference(recurrent_agent().policy, num_lanes=2)
     step = time_step([MID, MID], np.ones((2, 4)))
     stream.act(step)
     assert any(np.any(s) for s in tf.nest.flatten(stream.act(step).previous_state))
     stream.reset()
     assert not any(np.any(s) for s in tf.nest.flatten(stream.act(step).previous_state))
-
-
-def test_an_eager_py_policy_is_compiled_instead():
-    agent = dqn.dqn(world()).agent
-    wrapped = py_tf_eager_policy.PyTFEagerPolicy(agent.policy, use_tf_function=True)
-    stream = streams.stream_for(wrapped, num_lanes=1, batched=False)
-    assert isinstance(stream, inline.InlineInference)
-    assert stream.policy is agent.policy
