@@ -167,6 +167,8 @@ def _built(
         training = one_process.OneProcess(experiment.Experiment(), run_dir, seed=seed, **more)
     with training:
         config.check_all_used()
+        for line in config.drop_orphaned():
+            session.say(output, f"note: {line}")
         run_dir.write_text(run_dir.config, config.config_text())
         run_dir.write_text(run_dir.operative_config, config.operative_config())
         yield training
