@@ -1,5 +1,6 @@
 # make train   sets everything up and trains; ARGS="--gin_file=gin/sac_pendulum.gin" trains another
 # make test    sets everything up and runs the test suite
+# make docs    sets everything up and builds the documentation into site/
 # The rest: make learn | scales | slow | bench | bench-peers | soak | lint | clean
 
 VENV := .venv
@@ -15,7 +16,7 @@ LEAF := --gin_file=gin/dqn_cartpole.gin
 # Arguments that name a gin file or an earlier run replace the default, all others are added to it.
 TRAIN := $(if $(or $(findstring --gin_file,$(ARGS)),$(findstring --resume,$(ARGS))),,$(LEAF)) $(ARGS)
 
-.PHONY: help train test slow learn scales bench bench-peers soak lint clean
+.PHONY: help train test slow learn scales bench bench-peers soak lint docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -53,11 +54,16 @@ soak: $(VENV)/.installed-test
 bench-peers: $(PEERS)/.installed
 
 lint: $(VENV)/.installed-test
-	@$(RUN) -m ruff check . && $(RUN) -m ruff format --check .
+	@$(RUN) -m ruff check . && $(RUN) -m ruff format --check . && $(RUN) -m mypy
+
+# Without a network: a broken link, an unknown page or a name that is not in the code is an error.
+docs: $(VENV)/.installed-test
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet --site-dir site $(ARGS)
+	@echo "open site/index.html, or: $(RUN) -m mkdocs serve"
 
 # Everything generated but the environment and the runs.
 clean:
-	@rm -rf build dist *.egg-info .pytest_cache .ruff_cache
+	@rm -rf build dist site *.egg-info .pytest_cache .ruff_cache .mypy_cache
 	@find actor_learner tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null; true
 
 $(VENV)/.installed: setup.py constraints.txt
@@ -65,7 +71,7 @@ $(VENV)/.installed: setup.py constraints.txt
 	@touch $@
 
 $(VENV)/.installed-test: setup.py constraints.txt
-	$(call install,.[test$(comma)atari$(comma)box2d$(comma)mujoco$(comma)ray$(comma)redis])
+	$(call install,.[test$(comma)docs$(comma)atari$(comma)box2d$(comma)mujoco$(comma)ray$(comma)redis])
 	@touch $(VENV)/.installed $@
 
 $(PEERS)/.installed: benchmarks/peers/requirements.txt

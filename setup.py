@@ -38,9 +38,14 @@ class BuildWithConfigs(build_py.build_py):
                     yield source, os.path.join(self.build_lib, "actor_learner", "gin_files", inside)
 
 
+def _read(*path):
+    with open(os.path.join(*path), encoding="utf-8") as file:
+        return file.read()
+
+
 def _version():
-    with open(os.path.join("actor_learner", "__init__.py"), encoding="utf-8") as file:
-        return re.search(r'^__version__ = "(.+)"', file.read(), re.MULTILINE)[1]
+    text = _read("actor_learner", "__init__.py")
+    return re.search(r'^__version__ = "(.+)"', text, re.MULTILINE)[1]
 
 
 # Any other Python is refused by pip itself, in one line, because of `python_requires`.
@@ -54,8 +59,25 @@ setuptools.setup(
     name="actor-learner",
     version=_version(),
     description="Reinforcement learning split into actors, a Reverb replay and a learner",
+    long_description=_read("README.md"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Science/Research",
+        "License :: OSI Approved :: Apache Software License",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3.9",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
+    keywords="reinforcement-learning tf-agents reverb gymnasium gin distributed",
     python_requires=">=3.9,<3.12",
     packages=setuptools.find_packages(include=["actor_learner", "actor_learner.*"]),
+    package_data={"actor_learner": ["py.typed", "*.pyi"]},
     cmdclass={"build_py": BuildWithConfigs},
     entry_points={"console_scripts": ["actor-learner = actor_learner.cli:main"]},
     install_requires=[
@@ -73,6 +95,11 @@ setuptools.setup(
     extras_require={
         "atari": ["ale-py>=0.10,<0.13", "opencv-python-headless>=4.8"],
         "box2d": ["box2d==2.3.10"],
+        "docs": [
+            "mkdocs>=1.6,<2",
+            "mkdocs-material>=9.5,<10",
+            "mkdocstrings-python>=1.18,<3",
+        ],
         "envpool": ["envpool>=1.2,<1.3"],
         "mujoco": ["mujoco>=3.1,<5"],
         "ray": ["ray>=2.40,<3"],
@@ -80,6 +107,7 @@ setuptools.setup(
         "wandb": ["wandb>=0.19,<0.20"],
         "test": [
             "build>=1",
+            "mypy>=1.10,<2",
             "psutil>=5.9",
             "pytest>=8",
             "pytest-timeout>=2.2",

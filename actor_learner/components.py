@@ -11,7 +11,18 @@ from actor_learner.environments import (
     suite_mujoco,
     suite_pybullet,
 )
-from actor_learner.jobs import extra_jobs
+from actor_learner.environments.tensor import (
+    acrobot,
+    bricks,
+    cartpole,
+    crossing,
+    gathering,
+    memory_corridor,
+    mountain_car,
+    pendulum,
+)
+from actor_learner.environments.tensor import environment as tensor_environment
+from actor_learner.jobs import settings
 from actor_learner.learning import evaluation, learner, ppo_learner, triggers
 from actor_learner.parameters import reverb_variable_container
 from actor_learner.replay import observers, reverb_replay_buffer
@@ -32,26 +43,33 @@ from actor_learner.runs import stored_versions, warm_start
 from actor_learner.support import tensorflow_threads, unsaved
 
 ROOMS = (
+    acrobot,
     actor,
     bc,
+    bricks,
     c51,
+    cartpole,
     cql_sac,
+    crossing,
     ddpg,
     dqn,
     evaluation,
     evaluation_settings,
     experiment,
-    extra_jobs,
+    gathering,
     gymnasium,
     impala,
     lane_replay,
     learner,
     log_limit,
     memory,
+    memory_corridor,
     mixed_replay,
+    mountain_car,
     observers,
     recorded_replay,
     parts,
+    pendulum,
     ppo,
     ppo_learner,
     prioritized_replay,
@@ -65,6 +83,7 @@ ROOMS = (
     seeded_replay,
     sequence_replay,
     server,
+    settings,
     stored_versions,
     suite_atari,
     suite_gymnasium,
@@ -72,6 +91,7 @@ ROOMS = (
     suite_pybullet,
     tables,
     td3,
+    tensor_environment,
     tensorflow_threads,
     triggers,
     unroll_queue,

@@ -16,6 +16,7 @@ from actor_learner import evaluation_settings, experiment_checks, run_settings
 from actor_learner import experience as experience_lib
 from actor_learner import plan as plan_lib
 from actor_learner.agents import algorithm as algorithm_lib
+from actor_learner.agents import network_variables
 from actor_learner.environments import lanes as lanes_lib
 from actor_learner.replay.streams import (
     lane_replay,
@@ -115,7 +116,7 @@ class Experiment:
         self.is_offline = experiment_checks.is_offline(replay)
         self.environment = environment
         self.agent = agent
-        self.train_steps = train_steps
+        self.train_steps: Any = train_steps  # None in runs that collect.
         self.record = record
         self._replay = replay
         self.environment_steps = environment_steps
@@ -246,7 +247,8 @@ class Experiment:
 
     def make_algorithm_for(self, world: algorithm_lib.World) -> algorithm_lib.Algorithm:
         """Builds the agent for a world."""
-        return algorithm_lib.as_algorithm(self.agent(world))
+        with network_variables.of_any_integers():
+            return algorithm_lib.as_algorithm(self.agent(world))
 
     def plan(
         self, algorithm: algorithm_lib.Algorithm, num_lanes: int, run_id: str | None = None
@@ -382,8 +384,9 @@ def _make(
             "Evaluation.environment is set"
         )
     # Not of a class itself: what a scope of gin makes of it (`@evaluation/...`) shows none.
-    is_class = inspect.isclass(environment)
-    parameters = inspect.signature(environment.__init__ if is_class else environment).parameters
+    called: Any = environment
+    signed = called.__init__ if inspect.isclass(called) else called
+    parameters = inspect.signature(signed).parameters
     accepted = {name: value for name, value in wanted.items() if name in parameters}
     env = environment(**accepted)
     lanes_lib.as_lanes(env)  # Raises, naming what is accepted, for anything else.

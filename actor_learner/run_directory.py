@@ -55,9 +55,7 @@ class RunDirectory:
           errors.ConfigError: If the directory holds a run that has been trained, or cannot be
             written to. One whose training never began is used again.
         """
-        if path is None:
-            path = cls._dated(name)
-        run = cls(path)
+        run = cls(cls._dated(name) if path is None else path)
         if run.description.exists() and run.has_checkpoints:
             raise errors.ConfigError(
                 f"{run} already holds a run: go on with it by {resume.format(run)}, or choose "

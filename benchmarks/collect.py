@@ -15,7 +15,7 @@ from tf_agents.train import actor as peer_actor
 
 from actor_learner.acting import actor
 from actor_learner.environments import gymnasium
-from actor_learner.inference import inline
+from actor_learner.inference import graph
 from benchmarks import harness, settings
 
 
@@ -71,7 +71,7 @@ def _row(config: settings.Settings, lanes: int) -> harness.Row:
 
 
 def _bare_loop(env, agent, lanes: int):
-    stream = inline.InlineInference(agent.collect_policy, lanes)
+    stream = graph.GraphInference(agent.collect_policy, lanes)
     vector_env = env.vector_env
     state = {"time_step": env.reset()}
 

@@ -100,7 +100,7 @@ def _publishing(interval: float, seconds: float, repetitions: int) -> list[float
 
 
 def _pulling(interval: float, seconds: float, repetitions: int) -> list[float]:
-    from actor_learner.jobs import follower as follower_lib
+    from actor_learner.jobs.exchange import follower as follower_lib
     from actor_learner.messaging import client
 
     with (

@@ -15,7 +15,8 @@ confirmed it; `fresh_return` rates the best policy once more, by the command `ev
 that had no part in either. The table shows the interquartile mean of these over the seeds, with a
 95 % bootstrap interval. The exit code is 1 unless everything is proved.
 
-`--readme` trains nothing: it prints the rows of the README's table with the results at hand.
+`--readme` trains nothing: it writes docs/results.md, its curves and the rows of the README with the
+results at hand, and prints the rows.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import shutil
 import sys
 import traceback
 
-from benchmarks import processes, proof_readme, proof_table, proofs
+from benchmarks import processes, proof_page, proof_table, proofs
 
 ROOT = proofs.ROOT
 RESULTS = ROOT / "learn_results.json"
@@ -42,10 +43,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="proofs or groups, separated by commas")
     parser.add_argument("--keep", action="store_true", help="accept results of older code")
     parser.add_argument("--fresh", action="store_true", help="repeat what is finished")
-    parser.add_argument("--readme", action="store_true", help="print the README's rows, and end")
+    parser.add_argument("--readme", action="store_true", help="write the results' page, and end")
     options = parser.parse_args(arguments)
     if options.readme:
-        print("\n".join(proof_readme.rows((ROOT / "README.md").read_text(), _read_results())))
+        for name in proofs.PROOFS:
+            _draw(name, ROOT / proof_page.CURVES / f"{name}.png")
+        print("\n".join(proof_page.write(ROOT, _read_results())))
         return 0
     try:
         names = proofs.select(options.only)
@@ -59,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
                 results[key] = _prove_or_report(name, seed)
                 _write_results(results)
             print(proof_table.line(results[key]), flush=True)
-        _draw(name)
+        _draw(name, RUNS / f"{name}.png")
     print(f"\n{proof_table.table(names, results)}")
     comparisons = proof_table.comparisons(names, results, keep=options.keep)
     for comparison in comparisons:
@@ -177,14 +180,15 @@ def _last_row(run: pathlib.Path) -> dict:
         return {}
 
 
-def _draw(name: str) -> None:
+def _draw(name: str, path: pathlib.Path) -> None:
     from actor_learner.reporting import curve
 
     proof = proofs.PROOFS[name]
     runs = [RUNS / f"{name}-{seed}" for seed in range(proof.seeds)]
     drawn = [_rows(run) for run in runs if (run / "metrics.jsonl").exists()]
     if drawn:
-        curve.draw_seed_bands({name: drawn}, RUNS / f"{name}.png", name, proof.target)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        curve.draw_seed_bands({name: drawn}, path, name, proof.target)
 
 
 def _read_results() -> dict:

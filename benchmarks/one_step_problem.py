@@ -18,7 +18,7 @@ from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner import experience
 from actor_learner.agents import algorithm, bc, cql_sac, ddpg, ppo, sac, td3
-from actor_learner.inference import inline
+from actor_learner.inference import graph
 
 BATCH = 128
 OBSERVATION = tensor_spec.BoundedTensorSpec([2], tf.float32, -1.0, 1.0)
@@ -135,12 +135,12 @@ class Learning:
         return np.mean(np.abs(mean - self.best(observation)), axis=0)
 
     @functools.cached_property
-    def _acting(self) -> inline.InlineInference:
-        return inline.InlineInference(self.agent.collect_policy, BATCH)
+    def _acting(self) -> graph.GraphInference:
+        return graph.GraphInference(self.agent.collect_policy, BATCH)
 
     @functools.cached_property
-    def _rating(self) -> inline.InlineInference:
-        return inline.InlineInference(self.agent.policy, BATCH)
+    def _rating(self) -> graph.GraphInference:
+        return graph.GraphInference(self.agent.policy, BATCH)
 
     @property
     def _shape(self) -> tuple[int, ...]:

@@ -52,6 +52,7 @@ PROOFS = {
     "dqn_cartpole": Proof(OFF_POLICY, 475.0, seeds=5, needed=4),
     "c51_cartpole": Proof(OFF_POLICY, 475.0, seeds=3, needed=2),
     "sac_pendulum": Proof(OFF_POLICY, -180.0, seeds=3, needed=3),
+    "sac_cartpole": Proof(OFF_POLICY, 475.0, seeds=5, needed=4),
     "td3_pendulum": Proof(OFF_POLICY, -180.0, seeds=3, needed=2),
     "dqn_lunarlander": Proof(OFF_POLICY, 200.0, seeds=3, needed=2),
     "ppo_cartpole": Proof(ON_POLICY, 475.0, seeds=5, needed=4),
@@ -84,6 +85,30 @@ PROOFS = {
     "ppo_cartpole_jobs": Proof(JOBS, 475.0, seeds=3, needed=2, leaf="ppo_cartpole", actors=1),
     "impala_cartpole_jobs": Proof(JOBS, 475.0, seeds=3, needed=2, leaf="impala_cartpole", actors=2),
 }
+
+WORLDS = {
+    "dqn_cartpole": "CartPole-v1",
+    "c51_cartpole": "CartPole-v1",
+    "sac_pendulum": "Pendulum-v1",
+    "td3_pendulum": "Pendulum-v1",
+    "dqn_lunarlander": "LunarLander-v3 (extra box2d)",
+    "ppo_cartpole": "CartPole-v1",
+    "impala_cartpole": "CartPole-v1",
+    "per_dqn_cartpole": "CartPole-v1, prioritized replay, twice the learning rate of dqn_cartpole",
+    "dqn_cartpole_fast_rate": "CartPole-v1, without priorities at that learning rate, to compare",
+    "ppo_pendulum": "Pendulum-v1, tuned on these seeds",
+    "ppo_lunarlander": "LunarLander-v3 (extra box2d), tuned on these seeds",
+    "r2d2_memory": "MemoryCorridor-v0",
+    "r2d2_memory_long": "MemoryCorridor-v0, episodes longer than a sequence",
+    "r2d2_memory_control": "MemoryCorridor-v0 without memory, where chance is 25 %",
+    "bc_cartpole": "CartPole-v1, from 20 recorded episodes",
+    "cql_pendulum": "Pendulum-v1, from all steps of a SAC run",
+    "dqn_cartpole_jobs": "CartPole-v1, 2 actors",
+    "sac_pendulum_jobs": "Pendulum-v1, 1 actor",
+    "ppo_cartpole_jobs": "CartPole-v1, 1 actor",
+    "impala_cartpole_jobs": "CartPole-v1, 2 actors",
+}
+"""What each proof is trained in, as the page of results says it."""
 
 # At the rate of dqn_cartpole_fast_rate DQN itself is the faster one (9,488 steps against 15,887):
 # that run is shown beside, and no claim is made.

@@ -19,6 +19,7 @@ import time
 RESULTS = pathlib.Path(__file__).resolve().parent / "results.json"
 MINUTES = {
     "collect": 1.5,
+    "turns": 5.0,
     "write": 3.0,
     "read": 2.5,
     "learn": 3.0,
@@ -28,6 +29,7 @@ MINUTES = {
     "growth": 3.0,
     "jobs": 3.0,
     "wire": 1.5,
+    "startup": 1.5,
 }
 """The benchmarks, and about how long each takes on two idle cores, with the peers' environment."""
 

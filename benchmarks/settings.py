@@ -29,7 +29,8 @@ _UNINTERRUPTED = (
 )
 
 
-def _steps(count: int) -> str:
+def steps(count: int) -> str:
+    """The argument of `train.py` that has it take so many environment steps."""
     return f"--gin_param=Experiment.environment_steps = {count}"
 
 
@@ -58,6 +59,9 @@ class Settings:
       rate_warm_up_seconds: of which the first seconds do not count.
       overlap_arguments: Given to trainings whose environment waits,
       overlap_warm_up_seconds: of which the first seconds do not count.
+      sbx_arguments: Given to trainings that are measured beside SBX,
+      sbx_steps: and their environment steps; None for as many as the case says,
+      sbx_warm_up_seconds: of which the first seconds do not count.
       peer_arguments: Given to the scripts that measure peers, by their names.
     """
 
@@ -77,10 +81,13 @@ class Settings:
     memory_bytes: int = 32 << 20
     seeds: int = 5
     train_arguments: tuple[str, ...] = ()
-    rate_arguments: tuple[str, ...] = (*_UNINTERRUPTED, _steps(500_000))
+    rate_arguments: tuple[str, ...] = (*_UNINTERRUPTED, steps(500_000))
     rate_warm_up_seconds: float = 5.0
-    overlap_arguments: tuple[str, ...] = (*_UNINTERRUPTED, _steps(1_500))
+    overlap_arguments: tuple[str, ...] = (*_UNINTERRUPTED, steps(1_500))
     overlap_warm_up_seconds: float = 3.0
+    sbx_arguments: tuple[str, ...] = _UNINTERRUPTED
+    sbx_steps: int | None = None
+    sbx_warm_up_seconds: float = 5.0
     peer_arguments: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     @classmethod
@@ -101,19 +108,26 @@ class Settings:
             memory_bytes=1 << 20,
             seeds=1,
             # The targets are not reached, but it is asked whether they are.
-            train_arguments=(_steps(1_600), "--gin_param=Evaluation.episodes = 2"),
+            train_arguments=(steps(1_600), "--gin_param=Evaluation.episodes = 2"),
             rate_arguments=(
                 *_UNINTERRUPTED,
-                _steps(10_000),
+                steps(10_000),
                 "--gin_param=Reporting.seconds = 0.001",
             ),
             rate_warm_up_seconds=0.0,
             overlap_arguments=(
                 *_UNINTERRUPTED,
-                _steps(200),
+                steps(200),
                 "--gin_param=Reporting.seconds = 0.001",
             ),
             overlap_warm_up_seconds=0.0,
+            sbx_arguments=(
+                *_UNINTERRUPTED,
+                "--gin_param=Reporting.seconds = 0.001",
+                "--gin_param=Experiment.initial_random_steps = 300",
+            ),
+            sbx_steps=1_500,
+            sbx_warm_up_seconds=0.0,
             peer_arguments={
                 "sb3_seconds.py": ("--steps=600",),
                 "sample_factory_rate.py": ("--steps=100000", "--warm_up=0"),

@@ -16,7 +16,7 @@ from typing import Any
 
 import zmq
 
-from actor_learner.jobs import news as news_lib
+from actor_learner.jobs.exchange import news as news_lib
 from actor_learner.messaging import client, messages
 
 _TIMEOUT_SECONDS = 10.0

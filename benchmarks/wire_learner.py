@@ -39,7 +39,7 @@ class WireLearner:
     def __init__(self, publish_seconds: float, published: Sequence[Any]) -> None:
         import tensorflow as tf
 
-        from actor_learner.jobs import inbox, publisher
+        from actor_learner.jobs.exchange import inbox, publisher
         from actor_learner.messaging import server
         from actor_learner.runs import reported_statistics
 
@@ -69,7 +69,7 @@ class WireLearner:
         The train step that it tells is the time, in microseconds of the machine's clock: whoever
         hears it knows how late it is.
         """
-        from actor_learner.jobs import news as news_lib
+        from actor_learner.jobs.exchange import news as news_lib
 
         self._polls += 1
         self._inbox.take_all()

@@ -20,10 +20,10 @@ LONGEST = (
     "test_examples.py",
     "commands/test_train.py",
     "test_benchmark_memory.py",
-    "jobs/test_outages.py",
+    "jobs/exchange/test_outages.py",
     "replay/test_tf_agents_contract.py",
     "jobs/test_main.py",
-    "jobs/test_replay_job.py",
+    "jobs/workers/test_replay_job.py",
 )
 
 

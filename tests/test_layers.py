@@ -12,7 +12,7 @@ ROOMS = (
     ("support",),
     ("configuring",),
     # What rooms share, and what needs nothing but support: single files of the package.
-    ("experience", "minibatches", "batch_notes", "parts", "config", "import_path"),
+    ("action_mask", "experience", "minibatches", "batch_notes", "parts", "config", "import_path"),
     ("run_directory", "evaluation_settings", "run_settings", "frozen_config", "argument_checks"),
     (
         "naming",

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from benchmarks import learning_proofs, processes, proof_readme, proof_table, proofs
+from benchmarks import learning_proofs, processes, proof_page, proof_table, proofs
 
 PROOF = proofs.Proof("toys", 1.0, seeds=2, needed=1, leaf="dqn_cartpole")
 CONTROL = proofs.Proof("controls", 0.5, seeds=1, needed=1, leaf="dqn_cartpole", control=True)
@@ -172,31 +172,53 @@ def test_a_target_counts_from_the_evaluation_that_is_confirmed():
 README = """\
 | file | reaches | on | return | environment steps (median) | seconds of training (median) |
 |---|---|---|---|---|---|
-| `toy.gin` ¹ | one, over 20 episodes | 0 of 9 seeds | – | 7 | 7 (1–9) |
+| `toy.gin` | one, over 20 episodes | 0 of 9 seeds | – | 7 | 7 (1–9) |
 | `other.gin` | nothing | 0 of 9 seeds | – | 7 | 7 |
 """
 
 
-def test_the_rows_of_the_readme_are_filled_in_from_the_results(toys, monkeypatch, tmp_path, capsys):
+def test_page_and_readme_are_filled_in_from_the_results(toys, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(learning_proofs, "ROOT", tmp_path)
+    monkeypatch.setattr(
+        proofs, "PROOFS", {"toy": dataclasses.replace(PROOF, group=proofs.ON_POLICY)}
+    )
+    (tmp_path / "docs").mkdir()
     (tmp_path / "README.md").write_text(README)
-    untouched = README.splitlines()[2:]
+    page = tmp_path / "docs" / "results.md"
+    page.write_text("| `toy` | what it was | 0 of 9 seeds | – | 7 | 7 |\n")
     assert learning_proofs.main(["--readme"]) == 0
-    assert capsys.readouterr().out.splitlines() == untouched
+    assert (tmp_path / "README.md").read_text() == README
+    kept = "| `toy` | toy: mean return ≥ 1 over 20 greedy episodes | 0 of 9 seeds | – | 7 | 7 |"
+    assert capsys.readouterr().out.splitlines() == [kept]
     assert learning_proofs.main(["--only=toy"]) == 0
     capsys.readouterr()
     assert learning_proofs.main(["--readme"]) == 0
-    filled, other = capsys.readouterr().out.splitlines()
-    assert filled == (
-        "| `toy.gin` ¹ | one, over 20 episodes | 1 of 2 seeds | 1.00 [0.00, 2.00] | 1,000 | 5 |"
-    )
-    assert other == untouched[1]
+    figures = "1 of 2 seeds | 1.00 [0.00, 2.00] | 1,000 | 5 |"
+    assert capsys.readouterr().out.splitlines() == [
+        kept.replace("0 of 9 seeds | – | 7 | 7 |", figures)
+    ]
+    assert "## On-policy" in page.read_text() and figures in page.read_text()
+    filled, other = (tmp_path / "README.md").read_text().splitlines()[2:]
+    assert filled == f"| `toy.gin` | one, over 20 episodes | {figures}"
+    assert other == README.splitlines()[3]
     assert len(toys["called"]) == 2
 
 
-def test_the_readme_has_the_table_that_is_filled_in():
-    found = proof_readme.rows((proofs.ROOT / "README.md").read_text(), {})
-    assert len(found) >= 14 and all(row.count("|") == 7 for row in found)
+def test_the_page_shows_the_curves_that_there_are(tmp_path):
+    assert "images/curves" not in proof_page.render("", {}, tmp_path)
+    (tmp_path / proof_page.CURVES).mkdir(parents=True)
+    (tmp_path / proof_page.CURVES / "dqn_cartpole.png").touch()
+    assert "(images/curves/dqn_cartpole.png)" in proof_page.render("", {}, tmp_path)
+
+
+def test_page_and_readme_have_the_rows_that_are_filled_in():
+    page = (proofs.ROOT / proof_page.PAGE).read_text()
+    assert page == proof_page.render(page, {}, proofs.ROOT), "run --readme: the page was edited"
+    found = set(re.findall(r"^\| `(\w+?)(?:\.gin)?` ", page, re.M))
+    assert found == set(proofs.PROOFS) == set(proofs.WORLDS)
+    readme = (proofs.ROOT / "README.md").read_text()
+    rows = [line for line in readme.splitlines() if line.startswith("| `")]
+    assert len(rows) == 5 and all(row.count("|") == 7 and "[" in row for row in rows)
 
 
 def test_groups_stand_for_their_proofs():

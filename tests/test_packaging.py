@@ -44,7 +44,7 @@ def succeed(*command, cwd, **environment):
 def wheel(tmp_path_factory):
     """The path of a wheel built from a copy of the sources, so that the checkout stays clean."""
     source = tmp_path_factory.mktemp("source")
-    for name in ("setup.py", "pyproject.toml", "MANIFEST.in"):
+    for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     ignored = shutil.ignore_patterns("__pycache__")
     for name in ("actor_learner", "gin"):
@@ -79,6 +79,8 @@ def test_wheel_carries_every_gin_file_and_every_module(wheel):
     assert {f"actor_learner/gin_files/{name}" for name in configs} <= inside
     modules = {p.relative_to(ROOT).as_posix() for p in (ROOT / "actor_learner").rglob("*.py")}
     assert modules <= inside
+    assert {"actor_learner/py.typed", "actor_learner/__init__.pyi"} <= inside
+    assert [name for name in inside if name.endswith("LICENSE")]
     assert not [name for name in inside if name.startswith(("gin/", "tests/"))]
 
 
@@ -90,7 +92,7 @@ def test_wheel_declares_its_extras_python_and_console_script(wheel):
     (python,) = [line.split(": ")[1] for line in lines if line.startswith("Requires-Python: ")]
     assert specifiers.SpecifierSet(python) == specifiers.SpecifierSet(">=3.9,<3.12")
     extras = {line.split(": ")[1] for line in lines if line.startswith("Provides-Extra: ")}
-    assert extras == {"atari", "box2d", "envpool", "mujoco", "ray", "redis", "test"}
+    assert extras == {"atari", "box2d", "docs", "envpool", "mujoco", "ray", "redis", "test"}
     scripts = archive.read(name.replace("METADATA", "entry_points.txt")).decode()
     assert "actor-learner = actor_learner.cli:main" in scripts
 

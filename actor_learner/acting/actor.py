@@ -13,6 +13,8 @@ from absl import logging
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
+from actor_learner import action_mask
+from actor_learner.acting import graph_unroll
 from actor_learner.acting import metrics as metrics_lib
 from actor_learner.environments import lanes as lanes_lib
 from actor_learner.inference import python as python_inference
@@ -64,11 +66,18 @@ class Actor:
         taken. Exploration schedules read it; checkpoints keep it.
       initial_random_steps: Act at random until `environment_step` has reached this number. A
         resumed run has reached it already, so that it is not repeated.
-      seed: Seed of the random initial actions.
+      seed: Seed of the random initial actions, and of what the policy draws at random if inference
+        is lite; None follows `tf.random.set_seed`.
       group_steps_per_run: Stop a run after this many batched steps, each of which steps every lane
-        once, boundary steps included: what an unroll is made of.
+        once, boundary steps included: what an unroll is made of. In a `TensorEnvironment` and with
+        a TF policy these are one graph call.
       policy_version: Returns the version of the policy, for callers that know it as a plain number;
-        by default `train_step` is read in every run.
+        by default the learner that raises `train_step` in this process, if there is one, or
+        `train_step` itself is asked in every run.
+      policy_epoch: Returns the incarnation of the learner whose version that is; by default 0.
+      inference: How a TF policy is run: "lite", converted to TFLite, the quickest on a CPU;
+        "graph", by TensorFlow; "auto", which is lite unless there is a GPU or the policy cannot be
+        converted, and then says why in the log. Weights take effect at the start of a run.
     """
 
     def __init__(
@@ -94,6 +103,8 @@ class Actor:
         seed: int | None = None,
         group_steps_per_run: int | None = None,
         policy_version: Callable[[], int] | None = None,
+        policy_epoch: Callable[[], int] | None = None,
+        inference: str = streams.AUTO,
     ) -> None:
         if not (steps_per_run or episodes_per_run or group_steps_per_run):
             raise ValueError(
@@ -106,9 +117,15 @@ class Actor:
                 "random steps have been taken"
             )
         self._env = env
-        self._lanes = lanes_lib.as_lanes(env)
         self._policy = policy
-        self._stream = streams.stream_for(policy, self._lanes.num_lanes, self._lanes.batched)
+        if group_steps_per_run and graph_unroll.fits(env, policy):
+            self._lanes = graph_unroll.GraphUnroll(env, policy, group_steps_per_run)
+            self._stream = self._lanes.inference
+        else:
+            self._lanes = lanes_lib.as_lanes(env)
+            self._stream = streams.stream_for(
+                policy, self._lanes.num_lanes, self._lanes.batched, inference=inference, seed=seed
+            )
         self._random_stream = None
         if initial_random_steps:
             self._random_stream = python_inference.RandomInference(
@@ -116,6 +133,9 @@ class Actor:
                 getattr(policy, "info_spec", ()),
                 self._lanes.num_lanes,
                 seed,
+                mask=action_mask.for_policy(
+                    policy, self._lanes.time_step_spec().observation, self._lanes.action_spec()
+                ),
             )
         self._initial_random_steps = initial_random_steps
         self._environment_step = environment_step
@@ -128,10 +148,10 @@ class Actor:
         self._metrics = list(metrics or [])
         self._image_metrics = list(image_metrics or [])
         self._reference_metrics = list(reference_metrics or [])
-        # An observer listed twice is called once, at its first place.
-        self._observers = list(
-            dict.fromkeys([*(observers or []), *self._metrics, *self._image_metrics])
-        )
+        # An observer listed twice is called once, at its first place; so are statistics that
+        # several metrics share.
+        everyone = [*(observers or []), *self._metrics, *self._image_metrics]
+        self._observers = list(dict.fromkeys(map(metrics_lib.observer_of, everyone)))
         self._transition_observers = list(transition_observers or [])
         self._info_observers = list(info_observers or [])
 
@@ -141,9 +161,12 @@ class Actor:
         self._last_summary = -summary_interval  # So that step 0 is written as well.
         self._dense_summaries = row_limit.row_limit()
         self._name = name
-        self._read_version = policy_version or (lambda: counters.read(train_step))
+        self._read_version = policy_version or (lambda: counters.latest(train_step))
+        self._read_epoch = policy_epoch or (lambda: 0)
+        self._version_is_certain = policy_version is not None
         self._policy_version = int(counters.read(train_step))
         self._steps_taken = 0
+        self._time_step: ts.TimeStep
         self.reset()
 
     @property
@@ -176,6 +199,11 @@ class Actor:
         return self._policy_version
 
     @property
+    def inference(self) -> str:
+        """How the policy is run: "lite", "graph", "python", "random", or a user's own class."""
+        return streams.kind_of(self._stream)
+
+    @property
     def steps_taken(self) -> int:
         """Environment steps of all complete runs of this actor; boundary steps do not count."""
         return self._steps_taken
@@ -190,8 +218,10 @@ class Actor:
         num_steps = 0
         num_episodes = 0
         num_group_steps = 0
-        boundaries = int(np.count_nonzero(self._time_step.step_type == LAST))
+        boundaries = self._boundaries
         stream = self._choose_stream()
+        observed = self._observers or self._transition_observers or self._info_observers
+        lanes, num_lanes = self._lanes, self._lanes.num_lanes
         try:
             while (
                 num_steps < self._max_steps
@@ -200,15 +230,16 @@ class Actor:
             ):
                 time_step = self._time_step
                 response = stream.act(time_step)
-                next_time_step = self._lanes.step(response.action)
+                next_time_step = lanes.step(response.action)
                 # Before anybody may raise: the environment has gone on, and cannot go back.
                 self._time_step = next_time_step
                 ended = int(np.count_nonzero(next_time_step.step_type == LAST))
-                num_steps += self._lanes.num_lanes - boundaries
+                num_steps += num_lanes - boundaries
                 num_group_steps += 1
                 num_episodes += boundaries if self._end_episode_on_boundary else ended
-                boundaries = ended
-                self._observe(time_step, response, next_time_step)
+                self._boundaries = boundaries = ended
+                if observed:
+                    self._observe(time_step, response, next_time_step)
         finally:
             self._steps_taken += num_steps
             if self._environment_step is not None:
@@ -272,6 +303,7 @@ class Actor:
     def reset(self) -> None:
         """Starts new episodes in all lanes, with a fresh policy state."""
         self._time_step = self._lanes.reset()
+        self._boundaries = 0  # Lanes whose next step is a reset.
         self._stream.reset()
 
     def close(self) -> None:
@@ -283,17 +315,18 @@ class Actor:
             if counters.read(self._environment_step) < self._initial_random_steps:
                 return self._random_stream
             self._random_stream = None  # Steps only grow: there is no need to look again.
+        # Streams of users need not know of versions.
+        if (refresh := getattr(self._stream, "refresh", None)) is not None:
+            refresh(self._policy_version, self._read_epoch(), certain=self._version_is_certain)
         return self._stream
 
     def _observe(self, time_step: ts.TimeStep, response: Any, next_time_step: ts.TimeStep) -> None:
         if not self._lanes.batched:
-            time_step, next_time_step = tree.map_structure(
-                _without_lane, (time_step, next_time_step)
-            )
-            response = response._replace(
-                action=tree.map_structure(_without_lane, response.action),
-                policy_info=tree.map_structure(_without_lane, response.policy_info),
-            )
+            time_step, next_time_step = self._lanes.previous, self._lanes.current
+            info = response.policy_info
+            if not (isinstance(info, tuple) and not info):  # Most policies have none.
+                info = tree.map_structure(_without_lane, info)
+            response = response._replace(action=self._lanes.action, policy_info=info)
         if self._transition_observers:
             policy_step = trajectory_lib.policy_step.PolicyStep(
                 response.action, response.previous_state, response.policy_info

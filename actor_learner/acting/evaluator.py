@@ -10,7 +10,7 @@ from tf_agents.trajectories import time_step as ts
 
 from actor_learner.environments import lanes as lanes_lib
 from actor_learner.inference import streams
-from actor_learner.support import errors
+from actor_learner.support import configurable, errors
 
 LAST, FIRST = int(ts.StepType.LAST), int(ts.StepType.FIRST)
 
@@ -22,6 +22,7 @@ class Episodes(NamedTuple):
     lengths: np.ndarray
 
 
+@configurable.register
 class Evaluator:
     """Runs whole episodes in all lanes.
 
@@ -36,6 +37,7 @@ class Evaluator:
         of one run are comparable; None, or an environment that cannot be seeded, lets its random
         streams run on.
       max_episode_steps: An episode longer than this is an error, not a hang.
+      inference: How a TF policy is run, as of `Actor`: "auto", "lite" or "graph".
     """
 
     def __init__(
@@ -46,12 +48,15 @@ class Evaluator:
         *,
         seed: int | None = None,
         max_episode_steps: int = 200_000,
+        inference: str = streams.AUTO,
     ) -> None:
         if episodes < 1:
             raise ValueError(f"an evaluation needs at least one episode, got {episodes}")
         self._env = env
         self._lanes = lanes_lib.as_lanes(env)
-        self._stream = streams.stream_for(policy, self._lanes.num_lanes, self._lanes.batched)
+        self._stream = streams.stream_for(
+            policy, self._lanes.num_lanes, self._lanes.batched, inference=inference, seed=seed
+        )
         num_lanes = self._lanes.num_lanes
         self._quota = np.full(num_lanes, episodes // num_lanes)
         self._quota[: episodes % num_lanes] += 1
@@ -77,10 +82,13 @@ class Evaluator:
                 self._env.seed(seed)
         time_step = self._lanes.reset()
         self._stream.reset()
+        # Streams of users need not know of versions.
+        if (refresh := getattr(self._stream, "refresh", None)) is not None:
+            refresh()
         num_lanes = self._lanes.num_lanes
         returns = np.zeros(num_lanes)
         lengths = np.zeros(num_lanes, np.int64)
-        finished = [[] for _ in range(num_lanes)]
+        finished: list[list[tuple[float, int]]] = [[] for _ in range(num_lanes)]
         remaining = self._quota.copy()
         if on_step is not None:
             on_step()

@@ -9,12 +9,15 @@ from __future__ import annotations
 import collections
 import json
 from collections.abc import Iterable
+from typing import Any, Callable
 
 import numpy as np
 import tensorflow as tf
 from tf_agents.metrics import py_metric, py_metrics
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
+
+Reduction = Callable[[Any], Any]
 
 FIRST, LAST = int(ts.StepType.FIRST), int(ts.StepType.LAST)
 
@@ -33,8 +36,8 @@ class EpisodeStatistics(tf.train.experimental.PythonState):
             raise ValueError(f"buffer_size must be at least 1, got {buffer_size}")
         self._buffer_size = buffer_size
         self._seen: trajectory_lib.Trajectory | None = None
-        self._lane_returns: np.ndarray | None = None  # [lanes], of the running episodes
-        self._lane_lengths: np.ndarray | None = None
+        self._lane_returns = np.zeros(0)  # [lanes], of the running episodes
+        self._lane_lengths = np.zeros(0, np.int64)
         self.reset()
 
     def reset(self) -> None:
@@ -52,24 +55,33 @@ class EpisodeStatistics(tf.train.experimental.PythonState):
         if trajectory is self._seen:
             return
         self._seen = trajectory
-        step_type = np.atleast_1d(trajectory.step_type)
-        reward = np.atleast_1d(trajectory.reward)
-        if self._lane_returns is None or len(step_type) != len(self._lane_returns):
-            self._lane_returns = np.zeros(len(step_type), np.float64)
-            self._lane_lengths = np.zeros(len(step_type), np.int64)
-        boundary = step_type == LAST
-        starting = step_type == FIRST
-        np.putmask(self._lane_returns, starting, 0.0)
-        np.putmask(self._lane_lengths, starting, 0)
+        step_type, next_step_type = trajectory.step_type, trajectory.next_step_type
+        reward = trajectory.reward
+        num_lanes = np.size(step_type)
+        if num_lanes != len(self._lane_returns):
+            self._lane_returns = np.zeros(num_lanes, np.float64)
+            self._lane_lengths = np.zeros(num_lanes, np.int64)
+        if np.ndim(step_type) == 0:
+            step_type, next_step_type, reward = map(
+                np.atleast_1d, (step_type, next_step_type, reward)
+            )
+        if np.count_nonzero(step_type) < num_lanes:  # FIRST is 0.
+            starting = np.equal(step_type, FIRST)
+            np.putmask(self._lane_returns, starting, 0.0)
+            np.putmask(self._lane_lengths, starting, 0)
         # Boundary steps carry no reward and end up in lanes that FIRST is about to clear.
         self._lane_returns += reward
         self._lane_lengths += 1
-        self.environment_steps += len(step_type) - int(np.count_nonzero(boundary))
-        ended = np.flatnonzero((np.atleast_1d(trajectory.next_step_type) == LAST) > boundary)
-        for lane in ended:
-            self.episodes += 1
-            self.returns.append(float(self._lane_returns[lane]))
-            self.lengths.append(int(self._lane_lengths[lane]))
+        boundary = np.equal(step_type, LAST)
+        self.environment_steps += num_lanes - int(np.count_nonzero(boundary))
+        last = np.equal(next_step_type, LAST)
+        if not np.count_nonzero(last):
+            return
+        ended = np.flatnonzero(last > boundary)
+        self.episodes += len(ended)
+        ended = ended[-self._buffer_size :]  # The window would drop the others at once.
+        self.returns.extend(self._lane_returns[ended].tolist())
+        self.lengths.extend(self._lane_lengths[ended].tolist())
 
     def state(self) -> dict:
         """What a checkpoint keeps, as plain JSON types; running episodes are not part of it."""
@@ -154,7 +166,7 @@ class EnvironmentSteps(EpisodeMetric, py_metrics.EnvironmentSteps):
 class _WindowMetric(EpisodeMetric):
     """A metric of the latest episodes; 0 before the first one ends, as in TF-Agents."""
 
-    _reduce = staticmethod(np.mean)
+    _reduce: Reduction = staticmethod(np.mean)
 
     def _window(self) -> collections.deque:
         return self.statistics.returns
@@ -198,11 +210,18 @@ class MinReturn(_WindowMetric):
     """Smallest return among the latest episodes."""
 
     default_name = "MinReturn"
-    _reduce = staticmethod(np.min)
+    _reduce: Reduction = staticmethod(np.min)
 
 
 class MaxReturn(_WindowMetric):
     """Largest return among the latest episodes."""
 
     default_name = "MaxReturn"
-    _reduce = staticmethod(np.max)
+    _reduce: Reduction = staticmethod(np.max)
+
+
+def observer_of(metric: Any) -> Any:
+    """What has to see the trajectories for a metric to be right: its statistics, or itself."""
+    if isinstance(metric, EpisodeMetric) and type(metric).__call__ is EpisodeMetric.__call__:
+        return metric.statistics
+    return metric

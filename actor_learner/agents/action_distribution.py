@@ -99,6 +99,18 @@ class ActionDistribution:
             return None
         return tensor_spec.TensorSpec([self.num_continuous], tf.float32, "raw_action")
 
+    def without_illegal(self, parameters: tf.Tensor, legal: tf.Tensor) -> tf.Tensor:
+        """Parameters that give actions which are not legal no probability.
+
+        Args:
+          parameters: `[..., at least num_logits]`, of which the logits come first.
+          legal: bool `[..., num_logits]`.
+        """
+        logits = tf.where(legal, parameters[..., : self.num_logits], _IMPOSSIBLE)
+        if parameters.shape[-1] == self.num_logits:
+            return logits
+        return tf.concat([logits, parameters[..., self.num_logits :]], axis=-1)
+
     def sample(self, parameters: tf.Tensor) -> Sample:
         """Draws one action for each of `[batch, num_parameters]`."""
         raw = None

@@ -10,6 +10,7 @@ from tf_agents.networks import network
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
+from actor_learner import action_mask
 from actor_learner.agents import action_distribution, encoders, lstm
 from actor_learner.support import errors
 
@@ -36,7 +37,8 @@ class ActorCriticNetwork(network.Network):
     the layers; with it, T must be known when the graph is built.
 
     Args:
-      observation_spec: Nest of tensor specs.
+      observation_spec: Nest of tensor specs. An `action_mask` in it says which discrete actions
+        have a probability above 0.
       action_spec: Nest of bounded tensor specs, discrete or continuous.
       fc_layer_params: Dense layers behind the encoder.
       lstm_size: Units of an LSTM behind those; None for no memory.
@@ -77,6 +79,9 @@ class ActorCriticNetwork(network.Network):
         super().__init__(input_tensor_spec=observation_spec, state_spec=state_spec, name=name)
         self.distribution = action_distribution.ActionDistribution(action_spec)
         self._normalizer = observation_normalizer
+        self._mask = action_mask.find(observation_spec, action_spec)
+        if self._mask is not None:
+            observation_spec = self._mask.rest_spec
         torso = (observation_spec, fc_layer_params, activation)
         self._policy_torso = _Torso(*torso, name=f"{name}/policy")
         self._value_torso = None if share_torso else _Torso(*torso, name=f"{name}/value")
@@ -110,9 +115,9 @@ class ActorCriticNetwork(network.Network):
     ) -> tuple[ActorCritic, Any]:
         """Returns an `ActorCritic` and the state after the last step."""
         del training
-        rows, num_steps = self._rows(observation)
+        rows, num_steps, legal = self._rows(observation)
         hidden, network_state = self._hidden(rows, num_steps, step_type, network_state)
-        parameters = self._parameters(hidden)
+        parameters = self._parameters(hidden, legal)
         value = hidden if self._value_torso is None else self._value_torso(rows)
         value = self._value_head(value)[:, 0]
         if num_steps is not None:
@@ -128,12 +133,12 @@ class ActorCriticNetwork(network.Network):
 
         The network's variables must have been created.
         """
-        rows, _ = self._rows(observation)
+        rows, _, legal = self._rows(observation)
         hidden, network_state = self._hidden(rows, None, step_type, network_state)
-        return self._parameters(hidden), network_state
+        return self._parameters(hidden, legal), network_state
 
-    def _rows(self, observation: Any) -> tuple[Any, Any]:
-        """The observation as `[rows, ...]`, and T, or None if it is one step."""
+    def _rows(self, observation: Any) -> tuple[Any, Any, tf.Tensor | None]:
+        """What is observed as `[rows, ...]`; T, or None if it is one step; and what is legal."""
         leaf = tf.nest.flatten(observation)[0]
         spec = tf.nest.flatten(self.input_tensor_spec)[0]
         num_steps = None
@@ -146,7 +151,10 @@ class ActorCriticNetwork(network.Network):
             )
         if self._normalizer is not None:
             observation = self._normalizer.normalize(observation)
-        return observation, num_steps
+        if self._mask is None:
+            return observation, num_steps, None
+        rest, legal = self._mask.split(observation)
+        return rest, num_steps, legal
 
     def _hidden(
         self, rows: Any, num_steps: Any, step_type: Any, network_state: Any
@@ -176,8 +184,10 @@ class ActorCriticNetwork(network.Network):
         hidden = outputs[0] if len(outputs) == 1 else tf.concat(outputs, axis=1)
         return tf.reshape(hidden, [-1, hidden.shape[-1]]), network_state
 
-    def _parameters(self, hidden: tf.Tensor) -> tf.Tensor:
+    def _parameters(self, hidden: tf.Tensor, legal: tf.Tensor | None) -> tf.Tensor:
         parameters = self._policy_head(hidden)
+        if legal is not None:
+            parameters = self.distribution.without_illegal(parameters, legal)
         if self._log_stddev is None:
             return parameters
         stddevs = tf.broadcast_to(

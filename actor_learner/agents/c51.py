@@ -11,7 +11,7 @@ from tf_agents.agents.dqn import dqn_agent
 from tf_agents.trajectories import trajectory as trajectory_lib
 from tf_agents.utils import common
 
-from actor_learner import batch_notes
+from actor_learner import action_mask, batch_notes
 from actor_learner.agents import (
     algorithm,
     networks,
@@ -45,9 +45,10 @@ class WeightedC51(categorical_dqn_agent.CategoricalDqnAgent):
         time_steps, policy_steps, next_time_steps = trajectory_lib.experience_to_transitions(
             experience, squeeze_time_dim=True
         )
-        logits, _ = self._q_network(
-            time_steps.observation, step_type=time_steps.step_type, training=training
-        )
+        observation = time_steps.observation
+        if self._observation_and_action_constraint_splitter is not None:
+            observation, _ = self._observation_and_action_constraint_splitter(observation)
+        logits, _ = self._q_network(observation, step_type=time_steps.step_type, training=training)
         action = tf.cast(tf.nest.flatten(policy_steps.action)[0], tf.int32)
         logits = tf.gather(logits, action, batch_dims=1)  # [batch, atoms]
         reward = reward_scale_factor * next_time_steps.reward[:, tf.newaxis]
@@ -101,7 +102,7 @@ def c51(
     normalize_rewards: bool = False,
     reward_limit: float = normalization.REWARD_LIMIT,
 ) -> algorithm.Algorithm:
-    """Builds categorical DQN for one discrete action.
+    """Builds categorical DQN for one discrete action; respects an observation's `action_mask`.
 
     Args:
       world: Specs and step counters.
@@ -132,12 +133,15 @@ def c51(
     epsilon = schedules.linear(
         world.environment_step, epsilon_start, epsilon_end, epsilon_decay_steps
     )
+    mask = action_mask.find(world.observation_spec, world.action_spec)
+    observation_spec = world.observation_spec if mask is None else mask.rest_spec
     agent = WeightedC51(
         world.time_step_spec,
         world.action_spec,
         categorical_q_network=networks.categorical_q_net(
-            world.observation_spec, world.action_spec, fc_layer_params, num_atoms
+            observation_spec, world.action_spec, fc_layer_params, num_atoms
         ),
+        observation_and_action_constraint_splitter=None if mask is None else mask.splitter,
         optimizer=optimizers.Adam(learning_rate, clip_norm=gradient_clipping),
         min_q_value=min_q_value,
         max_q_value=max_q_value,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tf_agents.utils import common
 
+from actor_learner import action_mask
 from actor_learner.agents import (
     algorithm,
     dqn_agent,
@@ -39,7 +40,7 @@ def dqn(
     normalize_rewards: bool = False,
     reward_limit: float = normalization.REWARD_LIMIT,
 ) -> algorithm.Algorithm:
-    """Builds DQN for one discrete action.
+    """Builds DQN for one discrete action; an `action_mask` in the observation is respected.
 
     Args:
       world: Specs and step counters.
@@ -65,11 +66,14 @@ def dqn(
     epsilon = schedules.linear(
         world.environment_step, epsilon_start, epsilon_end, epsilon_decay_steps
     )
+    mask = action_mask.find(world.observation_spec, world.action_spec)
+    observation_spec = world.observation_spec if mask is None else mask.rest_spec
     agent_class = dqn_agent.DdqnAgent if double else dqn_agent.DqnAgent
     agent = agent_class(
         world.time_step_spec,
         world.action_spec,
-        q_network=networks.q_net(world.observation_spec, world.action_spec, fc_layer_params),
+        q_network=networks.q_net(observation_spec, world.action_spec, fc_layer_params),
+        observation_and_action_constraint_splitter=None if mask is None else mask.splitter,
         optimizer=optimizers.Adam(learning_rate, clip_norm=gradient_clipping),
         epsilon_greedy=epsilon,
         target_update_tau=target_update_tau,

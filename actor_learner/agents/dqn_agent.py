@@ -25,8 +25,7 @@ class DqnAgent(dqn_agent.DqnAgent):
 
     Args:
       *args: Of TF-Agents' agent.
-      **kwargs: Of TF-Agents' agent, but `n_step_update` and
-        `observation_and_action_constraint_splitter`; `q_network` must not be recurrent.
+      **kwargs: Of TF-Agents' agent, but `n_step_update`; `q_network` must not be recurrent.
     """
 
     def __init__(
@@ -42,7 +41,17 @@ class DqnAgent(dqn_agent.DqnAgent):
 
     def _compute_next_q_values(self, next_time_steps: ts.TimeStep, info: Any) -> tf.Tensor:
         del info
-        return tf.reduce_max(_q_values(self._target_q_network, next_time_steps), axis=-1)
+        return tf.reduce_max(self._q_values(self._target_q_network, next_time_steps), axis=-1)
+
+    def _q_values(self, q_network: network.Network, time_steps: ts.TimeStep) -> tf.Tensor:
+        """The values `[batch, actions]`; those of illegal actions are lower than any other."""
+        observation, mask = time_steps.observation, None
+        if self._observation_and_action_constraint_splitter is not None:
+            observation, mask = self._observation_and_action_constraint_splitter(observation)
+        values, _ = q_network(observation, step_type=time_steps.step_type)
+        if mask is None:
+            return values
+        return tf.where(tf.cast(mask, tf.bool), values, values.dtype.min)
 
 
 class DdqnAgent(DqnAgent):
@@ -50,11 +59,6 @@ class DdqnAgent(DqnAgent):
 
     def _compute_next_q_values(self, next_time_steps: ts.TimeStep, info: Any) -> tf.Tensor:
         del info
-        best = tf.argmax(_q_values(self._q_network, next_time_steps), axis=-1)
-        return tf.gather(_q_values(self._target_q_network, next_time_steps), best, batch_dims=1)
-
-
-def _q_values(q_network: network.Network, time_steps: ts.TimeStep) -> tf.Tensor:
-    """The values `[batch, actions]`."""
-    values, _ = q_network(time_steps.observation, step_type=time_steps.step_type)
-    return values
+        best = tf.argmax(self._q_values(self._q_network, next_time_steps), axis=-1)
+        values = self._q_values(self._target_q_network, next_time_steps)
+        return tf.gather(values, best, batch_dims=1)

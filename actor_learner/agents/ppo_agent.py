@@ -10,7 +10,14 @@ from tf_agents.trajectories import time_step as ts
 
 from actor_learner import batch_notes, minibatches
 from actor_learner import experience as experience_lib
-from actor_learner.agents import actor_critic_network, gae, normalization, ppo_loss, unroll_policy
+from actor_learner.agents import (
+    actor_critic_network,
+    gae,
+    network_variables,
+    normalization,
+    ppo_loss,
+    unroll_policy,
+)
 from actor_learner.support import errors, write_order
 
 
@@ -113,7 +120,8 @@ class PPOAgent(tf_agent.TFAgent):
         for name, value in (("gradient_clipping", gradient_clipping), ("max_kl", max_kl)):
             if value is not None and value <= 0:
                 raise errors.ConfigError(f"ppo.{name} must be above 0 or None, got {value}")
-        network.create_variables()
+        with network_variables.of_any_integers():
+            network.create_variables()
         self._network = network
         self._optimizer = optimizer
         self._loss_of = loss

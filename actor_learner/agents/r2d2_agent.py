@@ -11,7 +11,13 @@ from tf_agents.policies import greedy_policy, q_policy
 from tf_agents.trajectories import time_step as ts
 
 from actor_learner import batch_notes, experience
-from actor_learner.agents import networks, r2d2_policy, recurrent_q_network, sequence_td
+from actor_learner.agents import (
+    network_variables,
+    networks,
+    r2d2_policy,
+    recurrent_q_network,
+    sequence_td,
+)
 from actor_learner.support import errors
 
 
@@ -71,8 +77,9 @@ class R2d2Agent(tf_agent.TFAgent):
             )
         self._q_network = q_network
         self._target_network = target_network
-        q_network.create_variables()
-        target_network.create_variables()
+        with network_variables.of_any_integers():
+            q_network.create_variables()
+            target_network.create_variables()
         self._optimizer = optimizer
         self._td = td
         self._target_update_period = target_update_period

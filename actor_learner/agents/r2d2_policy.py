@@ -115,9 +115,15 @@ class R2d2CollectPolicy(tf_policy.TFPolicy):
         # With one seed for both draws, which lanes explore would decide how they do.
         seeds = tfp.util.SeedStream(seed, salt="r2d2_collect_policy")
         best = tf.argmax(values, axis=-1, output_type=tf.int32)
-        random = tf.random.uniform(
-            [num_lanes], maxval=values.shape[-1], dtype=tf.int32, seed=seeds()
-        )
+        legal = self._q_network.legal(time_step.observation)
+        if legal is None:
+            random = tf.random.uniform(
+                [num_lanes], maxval=values.shape[-1], dtype=tf.int32, seed=seeds()
+            )
+        else:
+            # The largest of as many random numbers as there are legal actions.
+            drawn = tf.where(legal, tf.random.uniform(tf.shape(values), seed=seeds()), -1.0)
+            random = tf.argmax(drawn, axis=-1, output_type=tf.int32)
         epsilons = tf.gather(self._epsilons, tf.range(num_lanes) % tf.size(self._epsilons))
         explores = tf.random.uniform([num_lanes], seed=seeds()) < epsilons
         chosen = tf.where(explores, random, best)

@@ -10,7 +10,10 @@ from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 from tf_agents.utils import nest_utils
 
+from actor_learner import action_mask
 from actor_learner.agents import encoders, lstm, networks
+
+_ILLEGAL = -1e9  # Value of actions that the observation's mask excludes.
 
 
 class RecurrentQNetwork(network.Network):
@@ -20,7 +23,8 @@ class RecurrentQNetwork(network.Network):
     `[batch, T, ...]`, of which only the first may be of type FIRST: then the state begins anew.
 
     Args:
-      observation_spec: Nest of tensor specs.
+      observation_spec: Nest of tensor specs. Actions that an `action_mask` in it excludes have
+        values below all others.
       action_spec: One discrete tensor spec, or a nest with one leaf.
       fc_layer_params: Dense layers between the observation (after convolutions for images) and
         the LSTM.
@@ -48,10 +52,17 @@ class RecurrentQNetwork(network.Network):
         super().__init__(input_tensor_spec=observation_spec, state_spec=state_spec, name=name)
         leaf = networks.single_discrete_action(action_spec)
         num_actions = int(leaf.maximum - leaf.minimum + 1)
+        self._mask = action_mask.find(observation_spec, action_spec)
+        if self._mask is not None:
+            observation_spec = self._mask.rest_spec
         self._encoder = encoders.encoding_net(observation_spec, fc_layer_params, f"{name}/encoder")
         self._lstm = None if lstm_size is None else lstm.Lstm(lstm_size, name=f"{name}/lstm")
         self._actions = _head(head_layer_params, num_actions, f"{name}/actions")
         self._value = _head(head_layer_params, 1, f"{name}/value") if dueling else None
+
+    def legal(self, observation: Any) -> tf.Tensor | None:
+        """Which actions are legal, bool `[batch, actions]`; None if observations carry no mask."""
+        return None if self._mask is None else self._mask.split(observation)[1]
 
     def call(
         self,
@@ -65,6 +76,9 @@ class RecurrentQNetwork(network.Network):
         if one_step:
             observation = tf.nest.map_structure(lambda leaf: leaf[:, tf.newaxis], observation)
             step_type = None if step_type is None else step_type[:, tf.newaxis]
+        legal = None
+        if self._mask is not None:
+            observation, legal = self._mask.split(observation)  # [batch, T, actions]
         hidden, _ = self._encoder(observation, training=training)  # [batch, T, features]
         if self._lstm is not None:
             if not network_state:
@@ -80,6 +94,8 @@ class RecurrentQNetwork(network.Network):
             for layer in self._value:
                 value = layer(value)
             values += value - tf.reduce_mean(values, axis=-1, keepdims=True)
+        if legal is not None:
+            values = tf.where(legal, values, _ILLEGAL)
         return (values[:, 0] if one_step else values), network_state
 
     def state_for(self, step_type: tf.Tensor, state: Any) -> Any:

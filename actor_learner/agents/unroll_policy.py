@@ -12,7 +12,7 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner import experience
-from actor_learner.agents import actor_critic_network
+from actor_learner.agents import actor_critic_network, network_variables
 
 RAW_ACTION = "raw_action"
 """Key of the collect policy's info, if there are continuous actions: what was drawn, before it was
@@ -36,7 +36,8 @@ class ActorCriticPolicy(tf_policy.TFPolicy):
         *,
         info_spec: Any = (),
     ) -> None:
-        actor_critic.create_variables()
+        with network_variables.of_any_integers():
+            actor_critic.create_variables()
         super().__init__(
             time_step_spec,
             action_spec,

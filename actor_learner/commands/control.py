@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from actor_learner.commands import worker_table
-from actor_learner.jobs import controller, flags, names, rendezvous, states
+from actor_learner.jobs import controller, flags, states
 from actor_learner.jobs import status as status_lib
+from actor_learner.jobs.presence import names, rendezvous
 from actor_learner.naming import connect
 from actor_learner.support import errors
 

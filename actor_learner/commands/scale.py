@@ -6,8 +6,9 @@ import argparse
 import os
 from typing import Any
 
-from actor_learner.jobs import flags, names, rendezvous
+from actor_learner.jobs import flags
 from actor_learner.jobs import job as job_lib
+from actor_learner.jobs.presence import names, rendezvous
 from actor_learner.launch import scaling
 from actor_learner.naming import connect
 from actor_learner.support import errors

@@ -161,11 +161,11 @@ def _built(
     session.say(output, session.STARTING)
     with output.quiet_imports():
         from actor_learner import experiment
-        from actor_learner.jobs import extra_jobs
+        from actor_learner.jobs import settings
         from actor_learner.runs import one_process, stored_versions
     with output.quiet_imports():
         config.load(source)
-        own = extra_jobs.Jobs().extra
+        own = settings.Jobs().extra
         log_limit.log_limit()  # Used once all is built; here so that it counts as used.
         stored_versions.stored_versions()  # Of separate jobs; in a file for both it is no mistake.
         if own:

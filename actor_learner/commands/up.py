@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -11,9 +12,10 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 
 from actor_learner import config, frozen_config, import_path, run_directory
-from actor_learner.jobs import extra_jobs, host_address, names, rendezvous
 from actor_learner.jobs import job as job_lib
-from actor_learner.launch import job_spec, local, restarts, run_jobs
+from actor_learner.jobs import settings
+from actor_learner.jobs.presence import host_address, names, rendezvous
+from actor_learner.launch import forking, job_spec, local, restarts, run_jobs
 from actor_learner.messaging import keys as keys_lib
 from actor_learner.naming import connect
 from actor_learner.reporting import log_limit, process_output
@@ -134,6 +136,15 @@ def run(options: UpOptions) -> int:
       errors.ActorLearnerError: For what goes wrong before any job is started.
     """
     _check(options)
+    with contextlib.ExitStack() as closing:
+        server = None
+        if options.launcher == "local":
+            # First of all: it takes as long as everything else does until jobs are started.
+            server = closing.enter_context(contextlib.closing(forking.ForkServer()))
+        return _run(options, server)
+
+
+def _run(options: UpOptions, server: forking.ForkServer | None) -> int:
     earlier = run_directory.RunDirectory.existing(options.resume) if options.resume else None
     source = _source(options, earlier)
     paths = import_path.of(source)
@@ -141,7 +152,7 @@ def run(options: UpOptions) -> int:
         paths = [*earlier.read_description().get("import_path", []), *paths]
     import_path.extend(paths)
     config.check(source)
-    jobs = extra_jobs.declared(source)
+    jobs = settings.declared(source)
     _check_tolerated(options.tolerate, jobs.extra)
     name = pathlib.Path(source.gin_files[-1]).stem
     run_dir = earlier or run_directory.RunDirectory.create(options.run_dir, name)
@@ -179,7 +190,7 @@ def run(options: UpOptions) -> int:
                     file=output.terminal,
                     flush=True,
                 )
-            launcher = _launcher(options, run_dir)
+            launcher = _launcher(options, run_dir, server)
             try:
                 return run_jobs.run_jobs(
                     specs,
@@ -246,7 +257,7 @@ def make_specs(
     environment = {
         "PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), *paths])),
         connect.ENVIRONMENT_VARIABLE: registry,  # Its password is not for `ps` and logs.
-        "PYTHONUNBUFFERED": "1",  # What a killed job printed last is what one wants to read.
+        **forking.ENVIRONMENT,
         **({} if keys is None else {keys_lib.VARIABLE: keys.to_json()}),
     }
     needed = {} if resources is None else resources
@@ -413,9 +424,13 @@ def _replay_flags(options: UpOptions) -> list[str]:
     return [f"--{flag}={value}" for flag, value in given.items() if value is not None]
 
 
-def _launcher(options: UpOptions, run_dir: run_directory.RunDirectory) -> job_spec.Launcher:
+def _launcher(
+    options: UpOptions,
+    run_dir: run_directory.RunDirectory,
+    server: forking.ForkServer | None,
+) -> job_spec.Launcher:
     if options.launcher == "local":
-        return local.LocalLauncher()
+        return local.LocalLauncher(server)
     from actor_learner.launch import ray
 
     return ray.RayLauncher(

@@ -13,6 +13,8 @@ from tf_agents.trajectories import time_step as ts
 from actor_learner.environments import finite, making, nests, seeding, specs
 from actor_learner.support import configurable, errors
 
+_LAST = int(ts.StepType.LAST)
+
 
 @configurable.register
 class GymnasiumWrapper(py_environment.PyEnvironment):
@@ -143,6 +145,10 @@ class GymnasiumWrapper(py_environment.PyEnvironment):
 
     def close(self) -> None:
         self._gym_env.close()
+
+    def should_reset(self, current_time_step: ts.TimeStep) -> bool:
+        """As in the base class, which asks the time step whether it is a tensor, at length."""
+        return self._handle_auto_reset and int(current_time_step.step_type) == _LAST
 
     def _reset(self) -> ts.TimeStep:
         seed, self._pending_seed = self._pending_seed, None

@@ -108,6 +108,11 @@ class SingleLane:
     """An unbatched PyEnvironment with a leading `[1]` on every array.
 
     Arrays are copied, into the dtypes of the specs, so they outlive the environment's own buffers.
+
+    Attributes:
+      current: The latest TimeStep without that dimension, of the same memory,
+      previous: the one before, or None after a reset,
+      action: and the action between them.
     """
 
     batched = False
@@ -117,18 +122,26 @@ class SingleLane:
         self.env = env
         self._time_step_spec = env.time_step_spec()
         self._action_spec = env.action_spec()
-        self._batch = nests.compile_map(self._time_step_spec, _add_lane)
+        self._copy = nests.compile_map(self._time_step_spec, _copy_leaf)
+        self._batch = nests.compile_map(self._time_step_spec, lambda spec: _add_lane)
         self._unbatch = nests.compile_map(self._action_spec, _remove_lane)
         self._finite = _finite_check(env, num_lanes=1)
+        self.previous: ts.TimeStep | None = None
+        self.current: ts.TimeStep | None = None
+        self.action: Any = None
 
     def reset(self) -> ts.TimeStep:
-        time_step = self._batch(self.env.reset())
+        self.previous, self.current = None, self._copy(self.env.reset())
+        time_step = self._batch(self.current)
         if self._finite is not None:
             self._finite.reset(time_step.reward, time_step.observation)
         return time_step
 
     def step(self, action: Any) -> ts.TimeStep:
-        time_step = self._batch(self.env.step(self._unbatch(action)))
+        self.action = self._unbatch(action)
+        current = self._copy(self.env.step(self.action))
+        self.previous, self.current = self.current, current
+        time_step = self._batch(current)
         if self._finite is not None:
             self._finite.step(time_step.reward, time_step.observation, _first_lanes(time_step))
         return time_step
@@ -158,9 +171,13 @@ def _first_lanes(time_step: ts.TimeStep) -> np.ndarray:
     return np.asarray(time_step.step_type) == ts.StepType.FIRST
 
 
-def _add_lane(spec: Any) -> Callable[[Any], np.ndarray]:
+def _copy_leaf(spec: Any) -> Callable[[Any], np.ndarray]:
     dtype = spec.dtype
-    return lambda value: np.array(value, dtype=dtype)[np.newaxis]
+    return lambda value: np.array(value, dtype=dtype)
+
+
+def _add_lane(array: np.ndarray) -> np.ndarray:
+    return array[np.newaxis]
 
 
 def _remove_lane(spec: Any) -> Callable[[Any], np.ndarray]:

@@ -8,7 +8,7 @@ from typing import Any, Callable
 import gymnasium
 from gymnasium.vector import AutoresetMode
 
-from actor_learner.environments import async_lanes, envpool, making
+from actor_learner.environments import async_lanes, envpool, making, one_lane
 from actor_learner.support import errors
 
 VECTORIZATIONS = ("auto", "sync", "async", "native", "envpool")
@@ -32,8 +32,15 @@ class Vectorized:
     render_first_lane: Callable[[], Any]
 
 
-def choose(vectorization: str, factory: making.EnvironmentFactory) -> str:
+# Their vector versions differ from the single ones in nothing but their speed.
+_SAME_WHEN_SINGLE = "gymnasium.envs.classic_control"
+
+
+def choose(vectorization: str, factory: making.EnvironmentFactory, num_envs: int) -> str:
     """Resolves "auto": native if the environment has it and it can do all that is asked, else sync.
+
+    One lane of a native environment costs as much as ten; if the single environment is known to be
+    the same, that is chosen instead.
 
     Raises:
       errors.ConfigError: If `vectorization` is unknown.
@@ -44,7 +51,10 @@ def choose(vectorization: str, factory: making.EnvironmentFactory) -> str:
         )
     if vectorization != "auto":
         return vectorization
-    return "native" if _native_obstacle(factory) is None else "sync"
+    if _native_obstacle(factory) is not None:
+        return "sync"
+    same = str(factory.spec.entry_point).startswith(_SAME_WHEN_SINGLE)
+    return "sync" if num_envs == 1 and same else "native"
 
 
 def vectorize(
@@ -119,11 +129,14 @@ def _sync(
                         f"has {getattr(lanes[0], kind)}: all lanes must have the same"
                     )
         with making.quiet_gymnasium():
-            env = gymnasium.vector.SyncVectorEnv(
-                [lambda lane=lane: lane for lane in lanes],
-                copy=False,
-                autoreset_mode=AutoresetMode.NEXT_STEP,
-            )
+            if num_envs == 1:
+                env = one_lane.OneLane(lanes[0])
+            else:
+                env = gymnasium.vector.SyncVectorEnv(
+                    [lambda lane=lane: lane for lane in lanes],
+                    copy=False,
+                    autoreset_mode=AutoresetMode.NEXT_STEP,
+                )
     except BaseException:
         for lane in lanes:
             lane.close()

@@ -11,6 +11,7 @@ from tf_agents.policies import py_policy
 from tf_agents.specs import array_spec
 from tf_agents.trajectories import time_step as ts
 
+from actor_learner import action_mask
 from actor_learner.inference import protocol
 from actor_learner.support import errors
 
@@ -29,6 +30,7 @@ class PyPolicyInference:
         self._policy = policy
         self._num_lanes = num_lanes
         self._batched = batched
+        self._version, self._epoch = -1, 0
         self.reset()
 
     @property
@@ -37,6 +39,11 @@ class PyPolicyInference:
 
     def reset(self) -> None:
         self._state = self._policy.get_initial_state(self._num_lanes if self._batched else 1)
+
+    def refresh(self, version: int | None = None, epoch: int = 0, *, certain: bool = False) -> None:
+        """Notes the version; what the policy acts with is its own affair."""
+        del certain
+        self._version, self._epoch = -1 if version is None else version, epoch
 
     def act(self, time_step: ts.TimeStep) -> protocol.Response:
         if not self._batched:
@@ -51,7 +58,8 @@ class PyPolicyInference:
         # Policies over TF graphs answer with tensors.
         to_array = np.asarray if self._batched else _with_lane
         action, info = tree.map_structure(to_array, (step.action, step.info))
-        return protocol.Response(action, info, previous_state)
+        name = type(self._policy).__name__
+        return protocol.Response(action, info, previous_state, name, self._version, self._epoch)
 
     def _reset_lanes(self, first: np.ndarray) -> None:
         initial = self._policy.get_initial_state(self._num_lanes)
@@ -71,11 +79,19 @@ class RandomInference:
       info_spec: Nest of specs of the policy info that observers expect; filled with zeros.
       num_lanes: Lanes of the environment.
       seed: Seed of the generator; None draws one.
+      mask: Draws legal values of discrete actions; None if all are legal.
     """
 
     def __init__(
-        self, action_spec: Any, info_spec: Any, num_lanes: int, seed: int | None = None
+        self,
+        action_spec: Any,
+        info_spec: Any,
+        num_lanes: int,
+        seed: int | None = None,
+        *,
+        mask: action_mask.LegalChoices | None = None,
     ) -> None:
+        self._mask = mask
         for path, spec in tree.flatten_with_path(action_spec):
             if not isinstance(spec, array_spec.BoundedArraySpec):
                 raise errors.SpecMismatchError(
@@ -93,9 +109,28 @@ class RandomInference:
     def reset(self) -> None:
         """Nothing to forget."""
 
+    def refresh(self, version: int | None = None, epoch: int = 0, *, certain: bool = False) -> None:
+        """Nothing to take over: random actions have no version."""
+
     def act(self, time_step: ts.TimeStep) -> protocol.Response:
-        del time_step
-        return protocol.Response(tree.map_structure(self._sample, self._action_spec), self._info)
+        if self._mask is None:
+            action = tree.map_structure(self._sample, self._action_spec)
+            return protocol.Response(action, self._info, policy="random")
+        legal = iter(self._mask.choose(time_step.observation, self._generator))
+        action = tree.map_structure(
+            lambda spec: (
+                self._shift(spec, next(legal))
+                if np.issubdtype(spec.dtype, np.integer)
+                else self._sample(spec)
+            ),
+            self._action_spec,
+        )
+        return protocol.Response(action, self._info, policy="random")
+
+    def _shift(self, spec: array_spec.BoundedArraySpec, chosen: np.ndarray) -> np.ndarray:
+        """Turns choices counted from 0, `[lanes, components]`, into values of the action."""
+        values = chosen.reshape(self._num_lanes, *spec.shape) + spec.minimum
+        return values.astype(spec.dtype)
 
     def _sample(self, spec: array_spec.BoundedArraySpec) -> np.ndarray:
         shape = (self._num_lanes, *spec.shape)

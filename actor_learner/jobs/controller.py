@@ -9,8 +9,9 @@ from collections.abc import Collection, Mapping
 from concurrent import futures
 from typing import Any
 
-from actor_learner.jobs import control, job_entries, names, peers, states, unused_bindings
+from actor_learner.jobs import commands, connections, states, unused_bindings
 from actor_learner.jobs import status as status_lib
+from actor_learner.jobs.presence import job_entries, names
 from actor_learner.messaging import keys as keys_lib
 from actor_learner.messaging import messages, protocol
 from actor_learner.naming import registry
@@ -50,7 +51,7 @@ class Controller:
         self._names = names
         self._run = run
         self._entries = job_entries.JobEntriesReader(names, run)
-        self._peers = peers.Peers(who, keys)
+        self._peers = connections.Peers(who, keys)
         self._said: dict[str, status_lib.Status] = {}
         self._unused: dict[str, dict[str, str]] = {}
         self._lock = threading.Lock()
@@ -113,7 +114,7 @@ class Controller:
             peer = self._peers.get(name)
             if peer is not None:
                 asked[name] = peer.client.submit(
-                    control.UNUSED_BINDINGS, timeout_seconds=peers.STATUS_SECONDS
+                    commands.UNUSED_BINDINGS, timeout_seconds=connections.STATUS_SECONDS
                 )
         for name, answer in asked.items():
             try:
@@ -134,7 +135,7 @@ class Controller:
         index: int | None = None,
         only: Collection[str] | None = None,
         timeout: float = 30.0,
-    ) -> dict[str, control.Reply]:
+    ) -> dict[str, commands.Reply]:
         """Sends a command to workers and waits until all of them have obeyed.
 
         Workers obey between two polls; `ping` is answered at once, even during a poll.
@@ -178,7 +179,7 @@ class Controller:
 
     def ask(
         self, command: str, workers: Collection[str], *, timeout: float
-    ) -> dict[str, control.Reply]:
+    ) -> dict[str, commands.Reply]:
         """Sends a command to workers, all at once, and collects what answers there are in time.
 
         Unlike `send` it does not fail for those that are silent or refuse.
@@ -206,7 +207,7 @@ class Controller:
                 if name in answers or peer is None:
                     continue
                 # `ping` is a request of its own: it does not wait for the end of a poll.
-                question = control.PING if command == states.PING else control.COMMAND
+                question = commands.PING if command == states.PING else commands.COMMAND
                 answers[name] = peer.client.submit(
                     question, {"command": command, "seconds": left}, timeout_seconds=left
                 )
@@ -269,7 +270,7 @@ class Controller:
         waits = {name: peer.ask() for name, peer in met.items()}
         began = time.monotonic()
         looked_again = False
-        for name in sorted(waits, key=waits.get):
+        for name in sorted(waits, key=waits.__getitem__):
             peer = met[name]
             if peer.take(began + min(waits[name], _ANSWER_SECONDS) - time.monotonic()):
                 continue
@@ -285,9 +286,9 @@ class Controller:
         command: str,
         answers: Mapping[str, futures.Future[messages.Message]],
         deadline: float,
-    ) -> dict[str, control.Reply]:
+    ) -> dict[str, commands.Reply]:
         """What is answered until the deadline; those that end without an answer do not delay it."""
-        replies: dict[str, control.Reply] = {}
+        replies: dict[str, commands.Reply] = {}
         pending = dict(answers)
         while pending:
             left = deadline - time.monotonic()
@@ -306,20 +307,20 @@ class Controller:
                 pending.pop(name)
                 if command == states.EXIT:  # It has ended, as it was told to.
                     record = None if entries is None else entries.record
-                    replies[name] = control.Reply(
+                    replies[name] = commands.Reply(
                         states.COMPLETED if record is None else record.state
                     )
         return replies
 
-    def _reply(self, name: str, answer: futures.Future[messages.Message]) -> control.Reply | None:
+    def _reply(self, name: str, answer: futures.Future[messages.Message]) -> commands.Reply | None:
         try:
             body = answer.result().body
-            return control.Reply(
+            return commands.Reply(
                 str(body.get("state")), poll_seconds=float(body.get("poll_seconds", 0.0))
             )
         except protocol.RefusedError as error:
             said = self._said.get(name)
-            return control.Reply(said.state if said else "", str(error))
+            return commands.Reply(said.state if said else "", str(error))
         except (protocol.NoAnswerError, TypeError, ValueError):
             return None  # Silent, or not a worker of ours.
 
@@ -332,18 +333,20 @@ class Controller:
             and said.incarnation == known.incarnation
             and known.state in states.LIVE
         ):
-            known = said  # A record is as old as the job: what it has told since is newer.
+            known = said  # A record follows the job's state by a heartbeat: this is newer.
         if entries.lease is None:
             return None if known is None else _lost(known)
         peer = self._peers.get(entries.name)
         if peer is None or peer.lease != entries.lease:
             why = self._peers.refusal(entries.name)  # Else its wire is not open yet.
-            return known if why is None else dataclasses.replace(known, message=why)
+            return (
+                known if known is None or why is None else dataclasses.replace(known, message=why)
+            )
         silent = peer.silent_seconds
-        if not silent:
+        if not silent and peer.status is not None:
             self._said[entries.name] = peer.status
             return peer.status
-        return dataclasses.replace(known, silent_seconds=silent, steps_per_second=None)
+        return known and dataclasses.replace(known, silent_seconds=silent, steps_per_second=None)
 
     def _who(self, kind: str | None, index: int | None) -> str:
         if kind is None:
@@ -354,7 +357,7 @@ class Controller:
         self,
         command: str,
         sent: Collection[str],
-        replies: Mapping[str, control.Reply],
+        replies: Mapping[str, commands.Reply],
         timeout: float,
     ) -> None:
         silent = sorted(set(sent) - set(replies))
@@ -384,14 +387,12 @@ def _lost(status: status_lib.Status) -> status_lib.Status:
     """A status as it looks when the lease has run out; of one that has ended, it is the last."""
     if status.state not in states.LIVE:
         return status
-    # A record says `configuring` until the job ends: only what the job said itself is known.
-    was = "" if status.state == states.CONFIGURING else f"was {status.state}; "
     return dataclasses.replace(
         status,
         state=states.LOST,
         steps_per_second=None,
         silent_seconds=0.0,
-        message=f"{was}no heartbeats any more",
+        message=f"was {status.state}; no heartbeats any more",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from actor_learner.jobs import extra_jobs, main, worker
+from actor_learner.jobs import main, settings, worker
 
 _FLAG = "--job"
 
@@ -18,7 +18,7 @@ def run(given: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog=f"actor-learner {main.CUSTOM}", add_help=False)
     parser.add_argument(_FLAG)
     known, _ = parser.parse_known_args(given)
-    if known.job in extra_jobs.OURS:  # It would take the place of the real one.
+    if known.job in settings.OURS:  # It would take the place of the real one.
         parser.error(f"{known.job} is not a job of Jobs.extra: use `actor-learner {known.job}`")
     # Without a name there is only the help to show, or what is missing to say.
     return main.run_job(known.job or main.CUSTOM, _make, given, add_flags=_add_flags)
@@ -29,4 +29,4 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _make(arguments: argparse.Namespace) -> worker.Worker:
-    return extra_jobs.Jobs().make(arguments.job)
+    return settings.Jobs().make(arguments.job)

@@ -8,8 +8,8 @@ import secrets
 from typing import Any
 
 from actor_learner import config, run_directory
-from actor_learner.jobs import host_address, names, rendezvous
 from actor_learner.jobs import job as job_lib
+from actor_learner.jobs.presence import host_address, names, rendezvous
 from actor_learner.naming import connect
 from actor_learner.support import errors
 

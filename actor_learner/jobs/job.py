@@ -12,7 +12,7 @@ import uuid
 from absl import logging
 
 from actor_learner import config, run_directory
-from actor_learner.jobs import lease_entry, names
+from actor_learner.jobs.presence import lease_entry, names
 from actor_learner.messaging import client as client_lib
 from actor_learner.messaging import keys as keys_lib
 from actor_learner.messaging import protocol
@@ -195,8 +195,15 @@ class Job:
         self.names.add(f"{self.run}/{name}", value, replace=True)
         self._remembered[name] = value
 
-    def remembered(self, name: str, otherwise: str) -> str:
-        """What a process of the run has left; `otherwise`, which is left then, if none has."""
+    def recall(self, name: str) -> str | None:
+        """Returns what a process of the run has left; None if none has."""
+        try:
+            return self.names.get(f"{self.run}/{name}")
+        except name_errors.NameNotFoundError:
+            return None
+
+    def agree_on(self, name: str, otherwise: str) -> str:
+        """Returns what a process of the run has left; `otherwise`, which is left, if none has."""
         try:
             self.names.add(f"{self.run}/{name}", otherwise)
         except name_errors.NameTakenError:

@@ -33,25 +33,25 @@ class Kind:
 
 
 def _make_replay(arguments: argparse.Namespace) -> worker.Worker:
-    from actor_learner.jobs import replay
+    from actor_learner.jobs.workers import replay
 
     return replay.ReplayJob(arguments.port)
 
 
 def _make_actor(arguments: argparse.Namespace) -> worker.Worker:
-    from actor_learner.jobs import actor
+    from actor_learner.jobs.workers import actor
 
     return actor.ActorJob()
 
 
 def _make_learner(arguments: argparse.Namespace) -> worker.Worker:
-    from actor_learner.jobs import learner
+    from actor_learner.jobs.workers import learner
 
     return learner.LearnerJob(arguments.num_evaluators)
 
 
 def _make_evaluator(arguments: argparse.Namespace) -> worker.Worker:
-    from actor_learner.jobs import evaluator
+    from actor_learner.jobs.workers import evaluator
 
     return evaluator.EvaluatorJob()
 

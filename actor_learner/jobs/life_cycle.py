@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from absl import logging
 
-from actor_learner.jobs import control, states, unused_bindings
-from actor_learner.jobs import heartbeat as heartbeat_lib
+from actor_learner.jobs import commands, states, unused_bindings
 from actor_learner.jobs import job as job_lib
-from actor_learner.jobs import lease as lease_lib
 from actor_learner.jobs import status as status_lib
-from actor_learner.jobs import wire as wire_lib
+from actor_learner.jobs.presence import heartbeat as heartbeat_lib
+from actor_learner.jobs.presence import lease as lease_lib
+from actor_learner.jobs.presence import wire as wire_lib
 from actor_learner.messaging import protocol
 from actor_learner.support import errors, signals, unsaved
 
@@ -79,7 +79,7 @@ class LifeCycle:
         self._stop_request: signals.StopRequest | None = None
         self._heartbeat: heartbeat_lib.Heartbeat | None = None
         self._wake = threading.Event()
-        self._commands = control.Commands(str(job), self._on_command)
+        self._commands = commands.Commands(str(job), self._on_command)
 
     @property
     def state(self) -> str:
@@ -178,7 +178,9 @@ class LifeCycle:
             # Silent for a while, stopped by a debugger say, it may have a successor by now.
             self._heartbeat.require_lease()
         except BaseException as error:
-            self._job.displaced = isinstance(error, lease_lib.LeaseLostError)
+            self._job.displaced = isinstance(
+                error, (lease_lib.LeaseLostError, errors.SupersededError)
+            )
             self._report(error)
             self._commands.end(lambda: self._state)
             self._close_after_failure(worker)
@@ -338,14 +340,14 @@ class LifeCycle:
     @contextlib.contextmanager
     def _wire(self, lease: lease_lib.Lease) -> Iterator[None]:
         with wire_lib.held_wire(self._job, lease) as opened:
-            opened.handle(control.STATUS, self._answer_status)
-            opened.handle(control.PING, self._answer_ping)
-            opened.handle(control.COMMAND, self._commands.take)
+            opened.handle(commands.STATUS, self._answer_status)
+            opened.handle(commands.PING, self._answer_ping)
+            opened.handle(commands.COMMAND, self._commands.take)
             unused_bindings.answer_unknown(opened)
             yield
 
     def _answer_status(self, request: protocol.Request) -> None:
-        request.answer({control.STATUS: self.status().to_json()})
+        request.answer({commands.STATUS: self.status().to_json()})
 
     def _answer_ping(self, request: protocol.Request) -> None:
         status = self.status()

@@ -8,7 +8,8 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from actor_learner.jobs import names, states
+from actor_learner.jobs import states
+from actor_learner.jobs.presence import names
 from actor_learner.support import errors, formatting
 
 LONGEST_TRACEBACK = 8_000

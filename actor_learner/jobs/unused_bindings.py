@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from actor_learner import config
-from actor_learner.jobs import control
+from actor_learner.jobs import commands
 from actor_learner.jobs import job as job_lib
 from actor_learner.messaging import protocol
 from actor_learner.support import errors
@@ -20,13 +20,13 @@ _KEY = "unused"
 
 def answer_unknown(wire: protocol.Server) -> None:
     """Has a wire answer that the job does not know yet which bindings it will not use."""
-    wire.handle(control.UNUSED_BINDINGS, lambda request: request.answer({_KEY: None}))
+    wire.handle(commands.UNUSED_BINDINGS, lambda request: request.answer({_KEY: None}))
 
 
 def report(job: job_lib.Job) -> None:
     """Has the job's wire tell which bindings this process, having built all, has not used."""
     found = config.unused()
-    job.wire.handle(control.UNUSED_BINDINGS, lambda request: request.answer({_KEY: found}))
+    job.wire.handle(commands.UNUSED_BINDINGS, lambda request: request.answer({_KEY: found}))
 
 
 def read(body: Mapping[str, Any]) -> dict[str, str] | None:

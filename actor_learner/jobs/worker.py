@@ -101,6 +101,6 @@ class Worker(abc.ABC):
           The last state, `completed`.
 
         Raises:
-          Whatever this worker raised, after it was closed.
+          Exception: Whatever this worker raised, after it was closed.
         """
         return life_cycle.LifeCycle(job, lambda: self).run()

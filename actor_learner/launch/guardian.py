@@ -15,6 +15,8 @@ nothing of ours: it takes milliseconds to start and one guardian per job costs l
   with the same exit code, or by the same signal.
 - DETACHED is 0 or 1. With 1, the guardian is a grandchild of the launcher, with a process between
   them that only hands on how the job ended: for launchers within something that kills children.
+
+The fork server, whose jobs have their imports behind them, calls `guard` instead.
 """
 
 import ctypes
@@ -38,45 +40,70 @@ def main(grace_seconds: float, lifeline: int, detached: bool, command: list[str]
             os.close(lifeline)
             _end_like(os.waitpid(guardian, 0)[1])
         os.setsid()
+    guard(grace_seconds, lifeline)
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        os.write(2, f"{command[0]} cannot be run: {error}\n".encode())
+    os._exit(_CANNOT_RUN)
+
+
+def guard(grace_seconds: float, lifeline: int, report: int = -1) -> None:
+    """Becomes the guardian of a child that it forks; returns in that child only, the job.
+
+    Args:
+      grace_seconds: How long the job may take to end when asked.
+      lifeline: As described above.
+      report: Where to write, for a launcher that is not the parent, the guardian's pid, and in the
+        end how the job has ended: its exit code, or minus the number of the signal.
+    """
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     # Grandchildren whose parent dies become our children, wherever they have moved themselves.
     prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    os.set_inheritable(lifeline, False)
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     for number in _SIGNALS:
         signal.signal(number, lambda *_: None)
-    job = _start(command, prctl)
-    status = _watch(job, grace_seconds, lifeline, reading)
-    _kill_children()
-    _end_like(status)
-
-
-def _start(command: list[str], prctl) -> int:
     guardian = os.getpid()
     # A signal that comes while the job still has our handlers must not be lost.
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     job = os.fork()
-    if job:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-        return job
-    try:
+    if job == 0:
         signal.set_wakeup_fd(-1)
-        for number in _SIGNALS:
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-        os.setpgid(0, 0)  # So that nobody who signals the guardian's group reaches the job as well.
-        prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != guardian:
-            os._exit(_CANNOT_RUN)  # The guardian died before it was watched.
-        empty = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(empty, 0)
-        os.execvp(command[0], command)
-    except OSError as error:
-        os.write(2, f"{command[0]} cannot be run: {error}\n".encode())
-    os._exit(_CANNOT_RUN)
+        for fd in (reading, writing, lifeline, report):
+            if fd >= 0:
+                os.close(fd)
+        _become_job(guardian, prctl)
+        return
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    _tell(report, guardian)
+    status = _watch(job, grace_seconds, lifeline, reading)
+    _kill_children()
+    _tell(report, os.waitstatus_to_exitcode(status))
+    _end_like(status)
+
+
+def _tell(report: int, number: int) -> None:
+    if report >= 0:
+        try:
+            os.write(report, f"{number}\n".encode())
+        except BrokenPipeError:
+            pass  # The launcher is gone.
+
+
+def _become_job(guardian: int, prctl) -> None:
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    os.setpgid(0, 0)  # So that nobody who signals the guardian's group reaches the job as well.
+    prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != guardian:
+        os._exit(_CANNOT_RUN)  # The guardian died before it was watched.
+    empty = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
+    os.close(empty)
 
 
 def _watch(job: int, grace_seconds: float, lifeline: int, reading: int) -> int:

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from actor_learner.jobs import names
+from actor_learner.jobs.presence import names
 from actor_learner.launch import restarts
 from actor_learner.support import errors
 

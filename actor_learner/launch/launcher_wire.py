@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 from absl import logging
 
-from actor_learner.jobs import heartbeat, lease, states, wire
 from actor_learner.jobs import job as job_lib
+from actor_learner.jobs import states
 from actor_learner.jobs import status as status_lib
+from actor_learner.jobs.presence import heartbeat, lease, wire
 from actor_learner.messaging import server
 
 

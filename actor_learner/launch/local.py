@@ -16,7 +16,7 @@ from typing import BinaryIO
 from absl import logging
 
 from actor_learner.jobs import job as job_lib
-from actor_learner.launch import job_spec
+from actor_learner.launch import forking, job_spec
 from actor_learner.support import atomic, disk_space, errors, redaction
 
 GUARDIAN = pathlib.Path(__file__).with_name("guardian.py")
@@ -34,6 +34,7 @@ class LocalProcess:
       incarnation: What its status is to carry.
       detached: Whether this process, or what runs it, may kill its children when it ends; the job
         is to end in order even then.
+      server: Forks the job if it can; None starts it by itself.
     """
 
     note = ""
@@ -48,13 +49,15 @@ class LocalProcess:
         grace_seconds: float,
         incarnation: str,
         detached: bool = False,
+        server: forking.ForkServer | None = None,
     ) -> None:
         self.incarnation = incarnation
         reading, self._lifeline = os.pipe()
-        arguments = [f"{grace_seconds:g}", str(reading), "1" if detached else "0", *command]
-        try:
+
+        def start_guardian() -> subprocess.Popen:
+            arguments = [f"{grace_seconds:g}", str(reading), "1" if detached else "0", *command]
             with _open_log(log) as output:
-                self._process = subprocess.Popen(
+                return subprocess.Popen(
                     [sys.executable, "-I", "-S", str(GUARDIAN), *arguments],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -63,6 +66,23 @@ class LocalProcess:
                     pass_fds=[reading],
                     start_new_session=True,  # Ctrl-C is for the launcher, which stops in order.
                 )
+
+        report = None
+        if server is not None:
+            with _open_log(log) as output:
+                report = server.ask(
+                    command,
+                    environment,
+                    log=output.fileno(),
+                    lifeline=reading,
+                    grace_seconds=grace_seconds,
+                )
+        self._process: subprocess.Popen | forking.ForkedGuardian
+        if report is not None:
+            self._process = forking.ForkedGuardian(server, report, reading, start_guardian)
+            return
+        try:
+            self._process = start_guardian()
         except (OSError, ValueError) as error:  # ValueError: a NUL in an argument.
             os.close(self._lifeline)
             raise errors.JobError(f"{_shown(command)} cannot be started: {error}") from error
@@ -100,6 +120,8 @@ class LocalProcess:
 
     def kill(self) -> None:
         self._tell(_KILL)
+        if isinstance(self._process, forking.ForkedGuardian):
+            self._process.hasten()
 
     def forgo_grace(self) -> None:
         self._tell(_FORGO_GRACE)
@@ -111,11 +133,19 @@ class LocalProcess:
 
 
 class LocalLauncher:
-    """Starts jobs here. See `job_spec.Launcher`."""
+    """Starts jobs here. See `job_spec.Launcher`.
+
+    Args:
+      server: Forks the jobs; closed by its owner, after the jobs have ended. None, or for a job
+        that has failed, starts each by itself, whatever the reason for its failure was.
+    """
+
+    def __init__(self, server: forking.ForkServer | None = None) -> None:
+        self._server = server
 
     def launch(self, spec: job_spec.JobSpec, restarts: int, log: pathlib.Path) -> LocalProcess:
         note_start(log, spec, restarts)
-        return start(spec, restarts, log)
+        return start(spec, restarts, log, server=None if restarts else self._server)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -127,8 +157,9 @@ def start(
     log: pathlib.Path,
     *,
     detached: bool = False,
+    server: forking.ForkServer | None = None,
 ) -> LocalProcess:
-    """Starts a job on this machine. See `LocalProcess` for `detached`."""
+    """Starts a job on this machine. See `LocalProcess` for `detached` and `server`."""
     incarnation = uuid.uuid4().hex
     environment = {
         **os.environ,
@@ -143,6 +174,7 @@ def start(
         grace_seconds=spec.grace_seconds,
         incarnation=incarnation,
         detached=detached,
+        server=server,
     )
 
 

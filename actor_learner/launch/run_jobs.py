@@ -8,9 +8,9 @@ from typing import TextIO
 
 from actor_learner import run_directory
 from actor_learner.jobs import controller as controller_lib
-from actor_learner.jobs import extra_jobs, states
 from actor_learner.jobs import job as job_lib
-from actor_learner.jobs import names as names_lib
+from actor_learner.jobs import settings, states
+from actor_learner.jobs.presence import names as names_lib
 from actor_learner.launch import job_spec, launcher_wire, status_reader, supervisor, view
 from actor_learner.launch import scaling as scaling_lib
 from actor_learner.messaging import keys as keys_lib
@@ -39,9 +39,9 @@ def run_jobs(
     host: str = "localhost",
     keys: keys_lib.RunKeys | None = None,
     final_seconds: float = supervisor.FINAL_SECONDS,
-    no_actors_seconds: float = extra_jobs.NO_ACTORS_SECONDS,
-    silent_seconds: float = extra_jobs.SILENT_SECONDS,
-    stuck_seconds: float = extra_jobs.STUCK_SECONDS,
+    no_actors_seconds: float = settings.NO_ACTORS_SECONDS,
+    silent_seconds: float = settings.SILENT_SECONDS,
+    stuck_seconds: float = settings.STUCK_SECONDS,
 ) -> int:
     """Runs jobs to the end of their run, and tells the user about it on `terminal`.
 

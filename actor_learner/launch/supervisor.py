@@ -11,7 +11,7 @@ from typing import Callable, NamedTuple
 from absl import logging
 
 from actor_learner import run_directory
-from actor_learner.jobs import extra_jobs
+from actor_learner.jobs import settings
 from actor_learner.launch import job_rows, job_spec, supervised_job, watchdog
 from actor_learner.launch import scaling as scaling_lib
 from actor_learner.launch import status_reader as status_reader_lib
@@ -77,9 +77,9 @@ class Supervisor:
         *,
         scaling: scaling_lib.ScaleRequests | None = None,
         final_seconds: float = FINAL_SECONDS,
-        no_actors_seconds: float = extra_jobs.NO_ACTORS_SECONDS,
-        silent_seconds: float = extra_jobs.SILENT_SECONDS,
-        stuck_seconds: float = extra_jobs.STUCK_SECONDS,
+        no_actors_seconds: float = settings.NO_ACTORS_SECONDS,
+        silent_seconds: float = settings.SILENT_SECONDS,
+        stuck_seconds: float = settings.STUCK_SECONDS,
     ) -> None:
         self._launcher = launcher
         self._run_dir = run_dir

@@ -48,7 +48,7 @@ class EvaluationResult:
     lengths: np.ndarray
     confirmed: EvaluationResult | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         returns, lengths = np.asarray(self.returns), np.asarray(self.lengths)
         if returns.ndim != 1 or not returns.size or returns.shape != lengths.shape:
             raise ValueError(
@@ -186,7 +186,7 @@ class EvaluationTrigger(interval_trigger.IntervalTrigger):
             result = dataclasses.replace(result, confirmed=self._evaluate_fn())
         for observer in self._observers:
             observer(result)
-        if reaches(result, target):
+        if target is not None and reaches(result, target):
             raise trigger_runner.StopTraining(how_reached(result, target))
         log_if_not_confirmed(result, target)
 
@@ -333,6 +333,8 @@ class BestPolicyTrigger(BestScore):
         return self._held is not None
 
     def _write_held(self) -> None:
+        if self._held is None:
+            return
         score, held = self._held
         self._write(score, held.write)
         self._discard_held()

@@ -24,7 +24,7 @@ class IntervalTrigger:
     def __init__(
         self,
         interval: int | None,
-        fn: Callable[[], None],
+        fn: Callable[[], object],
         start: int = 0,
         *,
         seconds: float | None = None,
@@ -71,14 +71,20 @@ class IntervalTrigger:
         """
         if self._interval is None and self._seconds is None:
             return
-        due = self._interval is not None and value >= self._last_trigger_value + self._interval
-        if not due and self._seconds is not None:
-            due = self._clock() - self._last_trigger_time >= self._seconds
+        due = self.is_due(value)
         if not due and force_trigger:
             due = value != self._last_trigger_value
         if due:
             self._count_from(value)
             self._fn()
+
+    def is_due(self, value: int) -> bool:
+        """Whether a call with `value` fires, by steps or by now."""
+        if self._interval is not None and value >= self._last_trigger_value + self._interval:
+            return True
+        return self._seconds is not None and (
+            self._clock() - self._last_trigger_time >= self._seconds
+        )
 
     def fire(self) -> None:
         """Calls `fn` once more, out of turn: what it has to write did not fit on the disk."""
@@ -101,3 +107,12 @@ class IntervalTrigger:
     def _count_from(self, value: int) -> None:
         self._last_trigger_value = value
         self._last_trigger_time = self._clock()
+
+
+def is_idle(trigger: Callable[..., None], value: int) -> bool:
+    """Whether a call of any trigger with `value` is known to do nothing."""
+    return (
+        isinstance(trigger, IntervalTrigger)
+        and type(trigger).__call__ is IntervalTrigger.__call__
+        and not trigger.is_due(value)
+    )

@@ -186,7 +186,9 @@ class Learner(tf.Module):
             made=made,
         )
         self._recording_loop, self._quiet_loop = (
-            train_loop.TrainLoop(self._step_of_loop, self._replicas.sum, one_by_one=skips)
+            train_loop.TrainLoop(
+                self._step_of_loop, self._replicas.sum, train_step, one_by_one=skips
+            )
             for _ in range(2)
         )
         self._calls = train_calls.TrainCalls(
@@ -200,10 +202,11 @@ class Learner(tf.Module):
             policy=self._when_not_finite,
             made=made,
             save=self._save_after_failure,
+            context=self._context,
         )
 
-        self._dataset = None
-        self._experience_iterator = None
+        self._dataset: Any = None
+        self._experience_iterator: Any = None
         if experience_dataset_fn:
             with self.strategy.scope():
                 self._dataset = self._distribute(experience_dataset_fn, experience_dataset_options)
@@ -225,9 +228,9 @@ class Learner(tf.Module):
                 **items,
             )
             self._checkpointer.initialize_or_restore()
-        self._last_step = int(counters.read(train_step))
+        self._calls.note_step()
 
-        self._runner = trigger_runner.TriggerRunner((), self._save_after_failure)
+        self._runner = trigger_runner.TriggerRunner((), self._save_after_failure, self._context)
         self._checkpoint_trigger: interval_trigger.IntervalTrigger | None = None
         for trigger in triggers or ():
             self.add_trigger(trigger)
@@ -264,7 +267,7 @@ class Learner(tf.Module):
 
         It does not move while `run` trains, and knows nothing of assignments from elsewhere.
         """
-        return self._last_step
+        return self._calls.last_step
 
     @property
     def restored_from(self) -> str | None:
@@ -285,7 +288,7 @@ class Learner(tf.Module):
     def steps_until_checkpoint(self) -> int | None:
         """Train steps until the next checkpoint is due; None if none is saved on the way."""
         trigger = self._checkpoint_trigger
-        return None if trigger is None else trigger.steps_left(self._last_step)
+        return None if trigger is None else trigger.steps_left(self.last_step)
 
     def add_trigger(self, trigger: Trigger) -> None:
         """Adds a trigger behind the others, but before the learner's own checkpoint."""
@@ -303,7 +306,7 @@ class Learner(tf.Module):
             "the checkpoint", self._save_checkpoint, where=self._train_dir
         )
 
-    def _save_checkpoint(self) -> str:
+    def _save_checkpoint(self) -> str | None:
         with self._while_saving():
             return self._checkpointer.save(self.train_step)
 
@@ -344,31 +347,28 @@ class Learner(tf.Module):
                     "the learner was made without experience_dataset_fn: pass an iterator to run()"
                 )
             iterator = self._experience_iterator
-        with self._context():
-            step = counters.read(self.train_step)
-            self._runner.start(step)
-            try:
-                loss_info, step = self._train(
-                    step,
-                    iterations,
-                    iterator,
-                    parallel_iterations,
-                    bind=own_iterator,
-                    watching=lambda step: self.watching(lambda: self._sources(iterator), step),
-                )
-            except (
-                tf.errors.OutOfRangeError,
-                StopIteration,
-                errors.ReplayTimeoutError,
-                errors.NotFiniteError,
-            ) as error:
-                if own_iterator:
+        self._runner.start(self._calls.step_now)
+        try:
+            loss_info, step = self._train(
+                iterations,
+                iterator,
+                parallel_iterations,
+                bind=own_iterator,
+                watching=lambda step: self._watch.over(step, lambda: self._sources(iterator)),
+            )
+        except (
+            tf.errors.OutOfRangeError,
+            StopIteration,
+            errors.ReplayTimeoutError,
+            errors.NotFiniteError,
+        ) as error:
+            if own_iterator:
+                with self._context():
                     self._experience_iterator = iter(self._dataset)
-                if isinstance(error, errors.ActorLearnerError):
-                    raise
-                raise self.replay_timeout(error) from error
-            self._last_step = int(step)
-            self._runner.call(step)
+            if isinstance(error, errors.ActorLearnerError):
+                raise
+            raise self.replay_timeout(error) from error
+        self._runner.call(step)
         return loss_info
 
     def latest_batch(self) -> dict[str, np.ndarray]:
@@ -402,18 +402,13 @@ class Learner(tf.Module):
         self._replicas.after_train(experience, sample_info, loss_info)
         return loss_info
 
-    def watching(
-        self, sources: sample_watch.Sources, step: np.ndarray | None = None
-    ) -> contextlib.AbstractContextManager[None]:
+    def watching(self, sources: sample_watch.Sources) -> contextlib.AbstractContextManager[None]:
         """A context for calls that wait for experience; see `SampleWatch.over`.
 
         Args:
           sources: Returns the tables that are waited for, as far as they are known.
-          step: The train step, for callers that have just read it.
         """
-        return self._watch.over(
-            int(counters.read(self.train_step) if step is None else step), sources
-        )
+        return self._watch.over(self._calls.step_now(), sources)
 
     def replay_timeout(self, error: Exception) -> errors.ReplayTimeoutError:
         """The error to raise when the dataset ended with `error`."""
@@ -437,8 +432,7 @@ class Learner(tf.Module):
         self._closed = True
         self._watch.close()
         try:
-            with self._context():
-                self._runner.stop(self.train_step.numpy())
+            self._runner.stop(self.train_step.numpy())
         finally:
             self._replicas.close()
             self._summaries.close()
@@ -451,7 +445,7 @@ class Learner(tf.Module):
 
     # Construction.
 
-    def _distribute(self, dataset_fn, options) -> Any:
+    def _distribute(self, dataset_fn: Callable[[], Any], options: Any) -> Any:
         def make(_: Any) -> Any:
             self._undistributed = dataset_fn()
             return tuning.without_tuning(self._undistributed)
@@ -486,7 +480,7 @@ class Learner(tf.Module):
             return sample_sources.find(self._undistributed)
         return sample_sources.find(getattr(iterator, "_dataset", None))
 
-    def _train(self, *args: Any, **kwargs: Any) -> tuple[Any, np.ndarray]:
+    def _train(self, *args: Any, **kwargs: Any) -> tuple[Any, int]:
         """As `TrainCalls.run`; subclasses may do more."""
         return self._calls.run(*args, **kwargs)
 

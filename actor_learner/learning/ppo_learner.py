@@ -265,7 +265,7 @@ class PPOLearner:
             whole = batches - batches % self.num_replicas
             return dataset.cache().repeat(self._num_epochs).take(whole)
 
-        def squash(sequence, info):
+        def squash(sequence: Any, info: Any) -> Any:
             return tf.nest.map_structure(network_utils.BatchSquash(2).flatten, (sequence, info))
 
         # Minibatches may hold steps of several sequences: each step carries its own advantage.
@@ -339,7 +339,7 @@ class _RoundsLearner(learner.Learner):
         # The rounds are made within a function of the dataset, where `find` may not see them.
         return self._round_sources()
 
-    def _distribute(self, dataset_fn, options) -> Any:
+    def _distribute(self, dataset_fn: Callable[[], Any], options: Any) -> Any:
         if self.strategy.num_replicas_in_sync > 1:
             return super()._distribute(dataset_fn, options)
         return dataset_fn()

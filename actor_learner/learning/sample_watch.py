@@ -10,8 +10,7 @@ import contextlib
 import threading
 import time
 import weakref
-from collections.abc import Iterator
-from typing import Callable
+from typing import Any, Callable
 
 import tensorflow as tf
 from absl import logging
@@ -34,11 +33,13 @@ Sources = Callable[[], "list[sample_sources.Source]"]
 
 
 class _Call:
-    """One graph call that may wait for experience."""
+    """One graph call that may wait for experience; a context, made for each."""
 
-    def __init__(self, train_step: int, sources: Sources) -> None:
+    def __init__(self, watch: SampleWatch, train_step: int, sources: Sources) -> None:
+        self._watch = watch
         self.sources = sources
         self.manager = cancellation.CancellationManager()
+        self._cancellable = cancellation.CancellationManagerContext(self.manager)
         self.why_ended: str | None = None
         # Of the watching thread: what it last saw moving, and when.
         self.train_step = train_step
@@ -46,6 +47,19 @@ class _Call:
         self.moved_at = time.monotonic()
         self.next_look = 0.0
         self.warned = False
+
+    def __enter__(self) -> None:
+        self._watch.begin(self)
+        self._cancellable.__enter__()
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        self._cancellable.__exit__(kind, error, traceback)
+        self._watch.end()
+        # Without an error it came to its end in the same moment, but its iterator is cancelled.
+        if self.why_ended is not None and (
+            error is None or isinstance(error, tf.errors.CancelledError)
+        ):
+            raise errors.ReplayTimeoutError(self.why_ended) from error
 
 
 class SampleWatch:
@@ -81,9 +95,8 @@ class SampleWatch:
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
-    @contextlib.contextmanager
-    def over(self, train_step: int, sources: Sources) -> Iterator[None]:
-        """Watches what is done in this context.
+    def over(self, train_step: int, sources: Sources) -> contextlib.AbstractContextManager[None]:
+        """A context in which a call is watched.
 
         Args:
           train_step: The train step now.
@@ -94,22 +107,18 @@ class SampleWatch:
           errors.ReplayTimeoutError: If the deadline has passed. The iterator that was waited for is
             of no use any more.
         """
+        return _Call(self, train_step, sources)
+
+    def begin(self, call: _Call) -> None:
+        """Watches `call` from now on, in the thread of the caller."""
         if self._thread is None:
             self._start()
-        call = self._call = _Call(train_step, sources)
-        try:
-            with cancellation.CancellationManagerContext(call.manager):
-                yield
-        except tf.errors.CancelledError as error:
-            if call.why_ended is None:
-                raise
-            raise errors.ReplayTimeoutError(call.why_ended) from error
-        finally:
-            with self._lock:
-                self._call = None
-        if call.why_ended is not None:
-            # It came to its end in the same moment, but its iterator has been cancelled.
-            raise errors.ReplayTimeoutError(call.why_ended)
+        self._call = call
+
+    def end(self) -> None:
+        """Watches nothing any more."""
+        with self._lock:
+            self._call = None
 
     def close(self) -> None:
         """Ends the thread, without waiting for it."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Callable
 
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -28,6 +27,8 @@ class TrainCalls:
       policy: Says what to do about steps that are not finite.
       made: Is raised by `replicas` after each train step; None if they are never skipped.
       save: Called before training ends with an error; returns a clause that says what was saved.
+      context: Makes what agents and summaries expect around them. Entered to build graphs and to
+        record; calls of the quiet graphs need none.
     """
 
     def __init__(
@@ -43,9 +44,10 @@ class TrainCalls:
         policy: not_finite.NotFinitePolicy,
         made: tf.Variable | None,
         save: Callable[[], str],
+        context: Callable[[], contextlib.AbstractContextManager[None]],
     ) -> None:
         self._agent = agent
-        self._train_step = train_step
+        self.counter = train_step
         self._replicas = replicas
         self._recording_loop = recording_loop
         self._quiet_loop = quiet_loop
@@ -54,21 +56,44 @@ class TrainCalls:
         self._policy = policy
         self._made = made
         self._save = save
+        self._context = context
         self._losses: Any = None  # The last ones; None before the first.
+        self._last_step = 0
+        self._step: int | None = None  # Where the last call left it; None if that is not known.
+        self._counts_alone = True  # Nobody else was seen to change the train step.
+        counters.note_writer(self)
+
+    @property
+    def last_step(self) -> int:
+        """The train step after the last `run`, or when it was noted."""
+        return self._last_step
+
+    def note_step(self) -> None:
+        """Notes the train step, which a checkpoint may have set."""
+        self._last_step = self._read_step()
+
+    def step_now(self) -> int:
+        """The train step, as far as this learner can know it without reading the variable.
+
+        The graphs say where they leave it, so that it need not be read between two calls. One that
+        finds it elsewhere shows that somebody else changes it too: it is read from then on.
+        """
+        return self._read_step() if self._step is None else self._step
+
+    def _read_step(self) -> int:
+        return int(counters.read(self.counter))
 
     def run(
         self,
-        step: np.ndarray,
         iterations: int,
         iterator: Any,
         parallel_iterations: int,
         bind: bool,
-        watching: Callable[[np.ndarray], contextlib.AbstractContextManager[None]],
-    ) -> tuple[Any, np.ndarray]:
-        """Trains from `step` on; returns the last losses and the step after.
+        watching: Callable[[int], contextlib.AbstractContextManager[None]],
+    ) -> tuple[Any, int]:
+        """Trains; returns the last losses and the step after.
 
         Args:
-          step: The train step now.
           iterations: How often to train, steps that are skipped included.
           iterator: Gives the batches.
           parallel_iterations: Passed to the loops, like `bind`.
@@ -78,17 +103,22 @@ class TrainCalls:
         Raises:
           errors.NotFiniteError: If a step was not finite and is not to be skipped.
         """
-        first, left, skipped = step, iterations, self._policy.skipped
+        # Reading takes no time beside many iterations. Before a single one it would, and a step
+        # that somebody has changed since is found out by it: only its summary may be missed.
+        first = step = self.step_now() if iterations == 1 else self._read_step()
+        self._step = None  # Whatever may be raised now.
+        left, skipped = iterations, self._policy.skipped
         while left:
-            made_before = self._made_so_far()
+            # Of a single step it is known how many were made if it fails.
+            made_before = self._made_so_far() if left > 1 else None
             try:
                 with watching(step):
                     step = self._attempt(step, left, iterator, parallel_iterations, bind)
                 left = 0
             except tf.errors.InvalidArgumentError as error:
-                made = self._made_so_far() - made_before
+                made = 0 if made_before is None else self._made_so_far() - made_before
                 self._skip_or_raise(error, made)
-                step = counters.read(self._train_step)
+                step = self._read_step()
                 left -= made + 1
         if step == first and self._policy.skipped - skipped < iterations:
             logging.log_first_n(
@@ -97,25 +127,28 @@ class TrainCalls:
                 1,
                 type(self._agent).__name__,
                 iterations,
-                int(step),
+                step,
             )
+        self._last_step = step
+        self._step = step if self._counts_alone else None
         if self._losses is None:
             loop = self._quiet_loop if self._stretches is None else self._recording_loop
-            return loop.not_a_number(iterator), step
+            with self._context():
+                return loop.not_a_number(iterator), step
         return self._losses, step
 
-    def _attempt(
-        self, step: np.ndarray, iterations: int, iterator: Any, parallel: int, bind: bool
-    ) -> np.ndarray:
+    def _attempt(self, step: int, iterations: int, iterator: Any, parallel: int, bind: bool) -> int:
         """Trains; returns the step after."""
         while iterations:
-            for stretch in self._plan(int(step), iterations):
-                before = step
-                self._losses = self._call(stretch, iterator, parallel, bind)
+            for stretch in self._plan(step, iterations):
+                trained = self._call(stretch, iterator, parallel, bind)
+                self._losses = trained.losses
                 self._policy.note_made(stretch.iterations)
-                step = counters.read(self._train_step)
+                expected = trained.before == step
+                self._counts_alone = self._counts_alone and expected
+                step = trained.after
                 iterations -= stretch.iterations
-                if not self._as_planned(stretch, int(step - before)):
+                if not (self._as_planned(stretch, step - trained.before) and expected):
                     break
         return step
 
@@ -129,22 +162,31 @@ class TrainCalls:
 
     def _call(
         self, stretch: train_loop.Stretch, iterator: Any, parallel_iterations: int, bind: bool
-    ) -> Any:
-        def call(records: bool, iterations: int) -> Any:
-            loop = self._recording_loop if records else self._quiet_loop
-            with contextlib.nullcontext() if records else tf.summary.record_if(False):
-                return loop.run(iterations, iterator, parallel_iterations, bind=bind)
-
-        if not (stretch.records and self._writer.have_room()):
-            return call(False, stretch.iterations)
-        before = counters.read(self._train_step)
+    ) -> train_loop.Trained:
+        records, iterations = stretch
+        if not (records and self._writer.have_room()):
+            return self._call_quietly(iterations, iterator, parallel_iterations, bind)
+        before = self._read_step()
         try:
-            return call(True, stretch.iterations)
+            with self._context():
+                return self._recording_loop.run(
+                    iterations, iterator, parallel_iterations, bind=bind
+                )
         except tf.errors.OpError as error:
             if not self._writer.are_cause_of(error):
                 raise
-            done = int(counters.read(self._train_step) - before)
-            return call(False, max(1, stretch.iterations - done))
+            left = max(1, iterations - self._read_step() + before)
+            rest = self._call_quietly(left, iterator, parallel_iterations, bind)
+            return rest._replace(before=before)
+
+    def _call_quietly(
+        self, iterations: int, iterator: Any, parallel_iterations: int, bind: bool
+    ) -> train_loop.Trained:
+        loop = self._quiet_loop
+        if bind and loop.is_bound(iterations, iterator, parallel_iterations):
+            return loop.run(iterations, iterator, parallel_iterations, bind=True)
+        with self._context(), tf.summary.record_if(False):
+            return loop.run(iterations, iterator, parallel_iterations, bind=bind)
 
     def _made_so_far(self) -> int:
         return 0 if self._made is None else int(self._made.numpy())
@@ -157,7 +199,7 @@ class TrainCalls:
         self._policy.note_made(made)
         told = self._policy.leave_out(
             why,
-            int(counters.read(self._train_step)),
+            self._read_step(),
             self._replicas.latest_batch(),
             self._agent.variables,
         )

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from actor_learner.reporting import row_limit
-from actor_learner.support import counters
+from actor_learner.support import counters, graph_call
 
 # A call costs about as much as a few train steps, a recording graph a few percent per step: a quiet
 # stretch shorter than this is cheaper inside the neighbouring recording call.
@@ -20,6 +20,9 @@ class Stretch(NamedTuple):
 
     records: bool
     iterations: int
+
+
+_ONE_QUIET = [Stretch(records=False, iterations=1)]
 
 
 def plan_stretches(first_step: int, iterations: int, summary_interval: int) -> list[Stretch]:
@@ -80,9 +83,12 @@ class StretchPlanner:
         self._dense = row_limit.row_limit()
         # None until the first iteration shows whether the agent adds one to the train step.
         self._steps_by_one: bool | None = None
+        self._quiet = range(0)  # Steps whose single iteration is known to record nothing.
 
     def plan(self, first_step: int, iterations: int) -> list[Stretch]:
         """As `plan_stretches`, but sure to record what can be, however the agent counts."""
+        if iterations == 1 and self._is_quiet(first_step):
+            return _ONE_QUIET
         if self._steps_by_one is None:
             first = [Stretch(True, 1)]
             if iterations == 1:
@@ -94,6 +100,17 @@ class StretchPlanner:
             # Which iteration will meet a multiple is unknown: the graph has to look every time.
             return [Stretch(True, iterations)]
         return plan_stretches(first_step, iterations, self._interval_at(first_step))
+
+    def _is_quiet(self, step: int) -> bool:
+        """Whether a single iteration from `step` records nothing; most answers take no time."""
+        if not self._steps_by_one:
+            return False
+        if step not in self._quiet:
+            # Whatever the interval has become, only multiples of the first one can be due.
+            multiple = (step // self._summary_interval + 1) * self._summary_interval
+            due = step % self._interval_at(step) == 0
+            self._quiet = range(0) if due else range(step, multiple - 1)
+        return step in self._quiet
 
     def _interval_at(self, step: int) -> int:
         """A multiple of the interval: those between are left to the graph that records nothing."""
@@ -114,18 +131,34 @@ class StretchPlanner:
         return held
 
 
+class Trained(NamedTuple):
+    """What a call of a loop has done.
+
+    Attributes:
+      losses: Those of the last iteration, reduced.
+      before: The train step before the first iteration,
+      after: and after the last.
+    """
+
+    losses: Any
+    before: int
+    after: int
+
+
 class TrainLoop:
     """Runs a train step k times in one call of a graph that holds one copy of it.
 
     The step is traced once per type of iterator, in the summary and strategy context of the first
     call; any number of iterations then runs without tracing again. `parallel_iterations` is an
-    attribute of the graph: another value builds another loop around the same traced step.
+    attribute of the graph: another value builds another loop around the same traced step. A single
+    iteration has a graph of its own, since a loop around a small train step costs a fifth of it.
     """
 
     def __init__(
         self,
         step: Callable[[Any], Any],
         reduce: Callable[[Any], Any],
+        train_step: tf.Variable,
         *,
         one_by_one: bool = False,
     ):
@@ -134,17 +167,20 @@ class TrainLoop:
         Args:
           step: Takes an iterator, pulls one batch, trains, returns a nest of losses.
           reduce: Reduces the losses of the last iteration over replicas.
+          train_step: Counts train steps.
           one_by_one: Pull a batch only when the train step before is complete. Else, if a step
             fails, the next batch may be under way: it is lost then, and the iterator with it.
         """
         self.trace_count = 0  # How often the train step was traced.
         self._step = step
         self._reduce = reduce
+        self._train_step = train_step
         self._one_by_one = one_by_one
         # AutoGraph stays on here because a caller's after-train function may rely on it.
         self._traced_step = tf.function(self._count_and_step)
         self._loop = tf.function(self._build_loop, autograph=False)
-        self._bound: dict[int, Callable[[tf.Tensor], Any]] = {}  # By parallel_iterations.
+        # By parallel_iterations; None for a single iteration.
+        self._bound: dict[int | None, graph_call.GraphCall] = {}
         self._bound_iterator: Any = None
 
     def trace(self, iterator: Any) -> None:
@@ -158,10 +194,18 @@ class TrainLoop:
             lambda leaf: tf.constant(np.nan if leaf.dtype.is_floating else 0, leaf.dtype), outputs
         )
 
+    def is_bound(self, iterations: int, iterator: Any, parallel_iterations: int) -> bool:
+        """Whether such a `run` with `bind` only calls what is built: no context matters to it."""
+        return (
+            iterator is self._bound_iterator
+            and (None if iterations == 1 else parallel_iterations) in self._bound
+            and not tf.config.functions_run_eagerly()
+        )
+
     def run(
         self, iterations: int, iterator: Any, parallel_iterations: int, *, bind: bool = False
-    ) -> Any:
-        """Trains `iterations` times; returns the reduced losses of the last one.
+    ) -> Trained:
+        """Trains `iterations` times.
 
         Args:
           iterations: At least 1.
@@ -170,28 +214,47 @@ class TrainLoop:
           bind: The iterator will be passed again and again: build it into the loop. This saves the
             matching of its structure in every call, which costs as much as a small train step.
         """
-        if tf.config.functions_run_eagerly():
+        eagerly = tf.config.functions_run_eagerly()
+        if bind and not eagerly and isinstance(iterator, tf.data.Iterator):
+            losses, steps = self._call_bound(iterations, iterator, parallel_iterations)
+            return Trained(losses, *np.asarray(steps).tolist())
+        before = int(counters.read(self._train_step))
+        if eagerly:
             for _ in range(iterations):
                 losses = self._step(iterator)
-            return self._reduce(losses)
-        count = counters.constant(iterations, tf.int64)
-        if bind and isinstance(iterator, tf.data.Iterator):
-            return self._bind(iterator, parallel_iterations)(count)
-        return self._loop(count, iterator, parallel_iterations)
+            losses = self._reduce(losses)
+        else:
+            count = counters.constant(iterations, tf.int64)
+            losses = self._loop(count, iterator, parallel_iterations)
+        return Trained(losses, before, int(counters.read(self._train_step)))
 
-    def _bind(self, iterator: Any, parallel_iterations: int) -> Callable[[tf.Tensor], Any]:
+    def _call_bound(self, iterations: int, iterator: Any, parallel_iterations: int) -> Any:
         if iterator is not self._bound_iterator:
             self._bound.clear()
             self._bound_iterator = iterator
-        if parallel_iterations not in self._bound:
-            loop = tf.function(
-                lambda count: self._build_loop(count, iterator, parallel_iterations),
-                autograph=False,
+        single = iterations == 1
+        key = None if single else parallel_iterations
+        call = self._bound.get(key)
+        if call is None:
+            call = self._bound[key] = self._bind(iterator, key)
+        return call() if single else call(counters.constant(iterations, tf.int64))
+
+    def _bind(self, iterator: Any, parallel_iterations: int | None) -> graph_call.GraphCall:
+        def counted(train: Callable[[], Any]) -> Any:
+            before = self._train_step.read_value()
+            losses = train()
+            return losses, tf.stack([before, self._train_step.read_value()])
+
+        if parallel_iterations is None:
+            fn = tf.function(
+                lambda: counted(lambda: self._reduce(self._traced_step(iterator))), autograph=False
             )
-            self._bound[parallel_iterations] = loop.get_concrete_function(
-                tf.TensorSpec([], tf.int64)
-            )
-        return self._bound[parallel_iterations]
+            return graph_call.GraphCall(fn.get_concrete_function())
+        fn = tf.function(
+            lambda count: counted(lambda: self._build_loop(count, iterator, parallel_iterations)),
+            autograph=False,
+        )
+        return graph_call.GraphCall(fn.get_concrete_function(tf.TensorSpec([], tf.int64)))
 
     def _count_and_step(self, iterator: Any) -> Any:
         self.trace_count += 1

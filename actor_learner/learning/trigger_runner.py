@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import collections
+import contextlib
+import operator
 from collections.abc import Iterable
 from typing import Any, Callable
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from actor_learner.learning import interval_trigger
 from actor_learner.support import disk_space, errors, unsaved
 
 Trigger = Callable[[Any], None]
@@ -51,34 +55,57 @@ class TriggerRunner:
       stop_reason: Why the first `StopTraining` was raised; None as long as none was.
     """
 
-    def __init__(self, triggers: Iterable[Trigger], save: Callable[[], str]):
+    def __init__(
+        self,
+        triggers: Iterable[Trigger],
+        save: Callable[[], str],
+        context: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
+    ):
         """Copies the list.
 
         Args:
           triggers: Called as `trigger(train_step)`.
           save: Called when a trigger raised, before the error goes on; saves what it can and
             returns a clause that says what it did.
+          context: Makes what triggers and their hooks expect around them; entered only to call
+            one that may do something.
         """
         self.triggers = list(triggers)
         self.stop_reason: str | None = None
         self._save = save
+        self._context = context
         self._started: list[Trigger] = []
+        self._all_started: list[Trigger] = []  # The triggers when none was left to start.
         self._stopped = False
 
-    def start(self, train_step: Any) -> None:
-        """Calls `on_start` of each trigger that has it and was not started before."""
+    def start(self, train_step: Callable[[], int]) -> None:
+        """Calls `on_start` of each trigger that has it and was not started before.
+
+        Args:
+          train_step: Returns the train step; called if there is any to start.
+        """
+        if self._are(self._all_started):
+            return
         new = [t for t in self.triggers if not any(t is other for other in self._started)]
         self._started.extend(new)
-        self._call_hook("on_start", new, train_step)
+        self._all_started = list(self.triggers)
+        if new:
+            self._call_hook("on_start", new, np.int64(train_step()))
 
-    def call(self, train_step: Any) -> None:
+    def call(self, train_step: int) -> None:
         """Calls each trigger; stops at the first that raises anything but `StopTraining`.
 
-        Then tries again to save what a full disk has kept from being saved.
+        Those that fire at intervals are not even called as long as none of all is due. Then tries
+        again to save what a full disk has kept from being saved.
         """
-        for trigger in list(self.triggers):
-            self._call(trigger, trigger, train_step)
-        unsaved.ledger().retry_due()
+        if unsaved.ledger().is_settled and all(
+            interval_trigger.is_idle(trigger, train_step) for trigger in self.triggers
+        ):
+            return
+        with self._context():
+            for trigger in list(self.triggers):
+                self._call(trigger, trigger, np.int64(train_step))
+            unsaved.ledger().retry_due()
 
     def stop(self, train_step: Any) -> None:
         """Calls `on_stop` of each trigger that has it; later calls do nothing."""
@@ -89,14 +116,19 @@ class TriggerRunner:
     def _call_hook(self, hook: str, triggers: list[Trigger], train_step: Any) -> None:
         """Calls all of them, even if one raises; then raises the first failure."""
         failure = None
-        for trigger in triggers:
-            if hasattr(trigger, hook):
-                try:
-                    self._call(trigger, getattr(trigger, hook), train_step, f" in {hook}")
-                except (errors.TriggerError, errors.NotFiniteError) as error:
-                    failure = failure or error
+        with self._context():
+            for trigger in triggers:
+                if hasattr(trigger, hook):
+                    try:
+                        self._call(trigger, getattr(trigger, hook), train_step, f" in {hook}")
+                    except (errors.TriggerError, errors.NotFiniteError) as error:
+                        failure = failure or error
         if failure is not None:
             raise failure
+
+    def _are(self, others: list[Trigger]) -> bool:
+        """Whether the triggers are these; the list is the caller's to change between two calls."""
+        return len(self.triggers) == len(others) and all(map(operator.is_, self.triggers, others))
 
     def _call(
         self, trigger: Trigger, call: Callable[[Any], None], train_step: Any, where: str = ""

@@ -34,7 +34,7 @@ class _Pending(NamedTuple):
     deadline: float
 
 
-class Client:
+class Client(protocol.Client):
     """Asks a server, and follows its topics; see `protocol`. Any thread may use it.
 
     A server that is away is connected to again by itself. Requests that cannot be delivered wait
@@ -94,15 +94,8 @@ class Client:
             tick_seconds=_TICK_SECONDS,
         )
 
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        self.close()
-
     @property
     def silent_seconds(self) -> float:
-        """How long nothing has come from the server."""
         return time.monotonic() - self._heard_at
 
     def submit(
@@ -113,7 +106,6 @@ class Client:
         *,
         timeout_seconds: float,
     ) -> futures.Future[messages.Message]:
-        """Asks without waiting; the future raises as `request` does. `arrays` are copied."""
         id_ = next(self._ids)
         message = messages.Message(kind, body or {}, arrays or {}, id_)
         frames = [bytes(frame) for frame in messages.encode(message)]
@@ -126,30 +118,12 @@ class Client:
         self._loop.call(lambda: self._send(id_))
         return pending.answer
 
-    def request(
-        self,
-        kind: str,
-        body: Mapping[str, Any] | None = None,
-        arrays: Mapping[str, np.ndarray] | None = None,
-        *,
-        timeout_seconds: float,
-    ) -> messages.Message:
-        """Asks, and waits for the answer.
-
-        Raises:
-          protocol.NoAnswerError: If none comes in time.
-          protocol.RefusedError: If the server refuses.
-        """
-        return self.submit(kind, body, arrays, timeout_seconds=timeout_seconds).result()
-
     def follow(self, topic: str, listener: protocol.Listener) -> None:
-        """Has `listener` called with what is published, in the client's thread."""
         self._listeners[topic] = listener
         self._renewed_at = 0.0
         self._loop.call(lambda: None)
 
     def close(self) -> None:
-        """Ends; requests under way raise `NoAnswerError`. Safe to call twice."""
         with self._lock:
             if self._closed:
                 return

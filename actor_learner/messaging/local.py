@@ -12,7 +12,7 @@ import numpy as np
 from actor_learner.messaging import messages, protocol
 
 
-class LocalServer:
+class LocalServer(protocol.Server):
     """Answers the requests of its own clients, in their threads; see `protocol`.
 
     Args:
@@ -37,13 +37,11 @@ class LocalServer:
         return LocalClient(self, who)
 
     def handle(self, kind: str, handler: protocol.Handler) -> None:
-        """Has requests of a kind answered by `handler` from now on; replaces an earlier one."""
         protocol.check_kind(kind)
         with self._lock:
             self._handlers = {**self._handlers, kind: handler}
 
     def add_topic(self, topic: str) -> None:
-        """Lets a topic be published and followed from now on; one that is there already stays."""
         with self._lock:
             if topic not in self._clients:
                 self._clients = {**self._clients, topic: {}}
@@ -54,7 +52,6 @@ class LocalServer:
         body: Mapping[str, Any],
         arrays: Mapping[str, np.ndarray] | None = None,
     ) -> None:
-        """Calls the listeners of a topic, before it returns."""
         if topic not in self._clients:
             raise ValueError(f"there is no topic {topic!r}, only {sorted(self._clients)}")
         message = messages.Message(topic, body, arrays or {})
@@ -65,7 +62,6 @@ class LocalServer:
             listener(message)
 
     def followers(self, topic: str) -> list[str]:
-        """Who follows a topic now."""
         with self._lock:
             return [client.who for client in self._clients[topic]]
 
@@ -97,7 +93,7 @@ class LocalServer:
                 listeners.pop(client, None)
 
 
-class LocalClient:
+class LocalClient(protocol.Client):
     """Asks a `LocalServer`; see `protocol`.
 
     Args:
@@ -111,7 +107,6 @@ class LocalClient:
 
     @property
     def silent_seconds(self) -> float:
-        """A server in the same process is never silent."""
         return 0.0
 
     def submit(
@@ -122,7 +117,6 @@ class LocalClient:
         *,
         timeout_seconds: float,
     ) -> futures.Future[messages.Message]:
-        """Asks without waiting for an answer that comes from another thread."""
         del timeout_seconds
         future: futures.Future[messages.Message] = futures.Future()
 
@@ -144,12 +138,6 @@ class LocalClient:
         *,
         timeout_seconds: float,
     ) -> messages.Message:
-        """Asks, and waits for the answer.
-
-        Raises:
-          protocol.NoAnswerError: If none comes in time.
-          protocol.RefusedError: If the server refuses.
-        """
         try:
             future = self.submit(kind, body, arrays, timeout_seconds=timeout_seconds)
             return future.result(timeout_seconds)
@@ -160,9 +148,7 @@ class LocalClient:
             ) from None
 
     def follow(self, topic: str, listener: protocol.Listener) -> None:
-        """Has `listener` called with what is published, in the publisher's thread."""
         self._server.follow(self, topic, listener)
 
     def close(self) -> None:
-        """Follows nothing any more; safe to call twice."""
         self._server.forget(self)

@@ -16,9 +16,11 @@ with server.Server({"status": answer_status}, topics=("news",)) as learner:
 
 from __future__ import annotations
 
+import abc
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, Callable, Protocol
+from concurrent import futures
+from typing import Any, Callable
 
 import numpy as np
 
@@ -92,9 +94,24 @@ Listener = Callable[[messages.Message], None]
 """Called with each message of a topic, in the client's thread: it must not block."""
 
 
-class Server(Protocol):
+class _End(abc.ABC):
+    """Either end; a context manager that closes it."""
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.close()
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Ends; requests under way raise `NoAnswerError`. Safe to call twice."""
+
+
+class Server(_End):
     """The end that answers and publishes. Any thread may use it."""
 
+    @abc.abstractmethod
     def handle(self, kind: str, handler: Handler) -> None:
         """Has requests of a kind answered by `handler` from now on; replaces an earlier one.
 
@@ -102,32 +119,54 @@ class Server(Protocol):
           ValueError: If the kind is `FOLLOW`, which the server answers itself.
         """
 
+    @abc.abstractmethod
     def add_topic(self, topic: str) -> None:
         """Lets a topic be published and followed from now on; one that is there already stays.
 
         A client on a socket that wanted to follow it before asks again every `RENEW_SECONDS`.
         """
 
+    @abc.abstractmethod
     def publish(
         self,
         topic: str,
         body: Mapping[str, Any],
         arrays: Mapping[str, np.ndarray] | None = None,
     ) -> None:
-        """Sends to all that follow a topic, and to whoever follows it later, until the next one."""
+        """Sends to all that follow a topic, and to whoever follows it later, until the next one.
 
+        Does not wait for sockets; `arrays` are copied.
+
+        Raises:
+          ValueError: If there is no such topic.
+        """
+
+    @abc.abstractmethod
     def followers(self, topic: str) -> Sequence[str]:
         """Who follows a topic now, by their names for themselves; not to be changed.
 
         Costs next to nothing, however many they are.
         """
 
-    def close(self) -> None:
-        """Ends; safe to call twice."""
 
+class Client(_End):
+    """The end that asks and follows. Any thread may use it."""
 
-class Client(Protocol):
-    """The end that asks and follows."""
+    @property
+    @abc.abstractmethod
+    def silent_seconds(self) -> float:
+        """How long nothing has come from the server."""
+
+    @abc.abstractmethod
+    def submit(
+        self,
+        kind: str,
+        body: Mapping[str, Any] | None = None,
+        arrays: Mapping[str, np.ndarray] | None = None,
+        *,
+        timeout_seconds: float,
+    ) -> futures.Future[messages.Message]:
+        """Asks without waiting; the future raises as `request` does. `arrays` are copied."""
 
     def request(
         self,
@@ -143,12 +182,11 @@ class Client(Protocol):
           NoAnswerError: If none comes in time.
           RefusedError: If the server refuses.
         """
+        return self.submit(kind, body, arrays, timeout_seconds=timeout_seconds).result()
 
+    @abc.abstractmethod
     def follow(self, topic: str, listener: Listener) -> None:
         """Has `listener` called with what is published, beginning with what was published last."""
-
-    def close(self) -> None:
-        """Ends; requests under way fail. Safe to call twice."""
 
 
 def check_kind(kind: str) -> None:

@@ -56,7 +56,7 @@ class _Topic:
             self.names = [_who(client) for client in self.followers]
 
 
-class Server:
+class Server(protocol.Server):
     """Answers requests and publishes topics; see `protocol`.
 
     Args:
@@ -124,20 +124,12 @@ class Server:
         self._forgot_at = time.monotonic()
         self._closed = False
 
-    def __enter__(self) -> Server:
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        self.close()
-
     def handle(self, kind: str, handler: protocol.Handler) -> None:
-        """Has requests of a kind answered by `handler` from now on; replaces an earlier one."""
         protocol.check_kind(kind)
         with self._changing:
             self._handlers = {**self._handlers, kind: handler}
 
     def add_topic(self, topic: str) -> None:
-        """Lets a topic be published and followed from now on; one that is there already stays."""
         with self._changing:
             if topic not in self._topics:
                 self._topics = {**self._topics, topic: _Topic()}
@@ -148,11 +140,8 @@ class Server:
         body: Mapping[str, Any],
         arrays: Mapping[str, np.ndarray] | None = None,
     ) -> None:
-        """Sends to all that follow a topic; any thread may call it. Does not wait.
-
-        A follower that is too slow misses what it has no room for, never the last one of a series
-        for longer than it takes to renew its following. `arrays` are copied.
-        """
+        # A follower that is too slow misses what it has no room for, never the last one of a series
+        # for longer than it takes to renew its following.
         published = self._topics.get(topic)
         if published is None:
             raise ValueError(f"there is no topic {topic!r}, only {sorted(self._topics)}")
@@ -166,7 +155,6 @@ class Server:
         self._loop.call(send)
 
     def followers(self, topic: str) -> Sequence[str]:
-        """Who follows a topic now."""
         return self._topics[topic].names
 
     def close(self) -> None:

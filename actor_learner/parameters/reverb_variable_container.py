@@ -11,6 +11,7 @@ per nest of variables:
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Iterable
@@ -92,9 +93,8 @@ class ReverbVariableContainer:
         self._writers: dict[str, reverb.TrajectoryWriter] = {}
         self._filled: set[str] = set()  # Tables that something was pulled from.
         for table in table_names:
-            info = self._patiently(
-                lambda seconds, table=table: reverb_calls.fetch_table(self._client, table, seconds)
-            )
+            fetch = functools.partial(reverb_calls.fetch_table, self._client, table)
+            info = self._patiently(fetch)
             if info.max_size != 1:
                 raise ValueError(
                     f"table {table!r} at {server_address} has max_size {info.max_size}; a table of "

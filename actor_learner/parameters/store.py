@@ -131,11 +131,11 @@ class ParameterStore:
           DamagedParametersError: If the version or tag asked for is damaged, or all are.
         """
         identifiers.check_name(name)
-        missing = None
+        missing: pathlib.Path | None = None
         with self._accessing(f"reading {identifier!r} of {name!r}"):
             for _ in range(_CHOICES):
                 paths = self._choose(name, identifier)
-                if paths[0] == missing:
+                if missing is not None and paths[0] == missing:
                     raise ParametersNotFoundError(
                         f"{identifier!r} of {name!r} in {self} is {missing.name}, which somebody "
                         "has removed by hand"
@@ -243,7 +243,7 @@ class ParameterStore:
             tags = tag_file.read(directory)
             if identifier not in tags:
                 raise self._not_found(name, identifier)
-            return [directory / tags[identifier]]
+            return [directory / tags[str(identifier)]]
         files = version_files.in_order(directory)[::-1]
         if identifier == LATEST:
             return files
@@ -280,7 +280,7 @@ class ParameterStore:
 
     def _stored(self, path: pathlib.Path, tags: Mapping[str, str]) -> StoredVersion:
         size = path.stat().st_size
-        common = {
+        common: dict[str, Any] = {
             "version": version_files.version_of(path),
             "tags": _tags_of(path, tags),
             "path": path,

@@ -78,7 +78,7 @@ class ReverbAddEpisodeObserver(lane_streams.LaneStreams):
         """Sets the priority of items to come."""
         self._priority = priority
 
-    def _observe(self, lane, leaves, step_type, next_step_type) -> None:
+    def _observe(self, lane: Any, leaves: Any, step_type: Any, next_step_type: Any) -> None:
         if step_type == FIRST and lane.cached_steps:
             self._drop_unfinished_episode(lane)
         if lane.cached_steps >= self._max_sequence_length and not lane.overflowed:
@@ -192,7 +192,7 @@ class ReverbAddTrajectoryObserver(lane_streams.LaneStreams):
             timeout_seconds=timeout_seconds,
         )
 
-    def _observe(self, lane, leaves, step_type, next_step_type) -> None:
+    def _observe(self, lane: Any, leaves: Any, step_type: Any, next_step_type: Any) -> None:
         if step_type == FIRST and lane.cached_steps:
             self._drop_unfinished_episode(lane)
         self._append(lane, leaves, next_step_type)
@@ -291,7 +291,7 @@ class ReverbTrajectorySequenceObserver(ReverbAddTrajectoryObserver):
             timeout_seconds=timeout_seconds,
         )
 
-    def _observe(self, lane, leaves: list[Any], step_type, next_step_type) -> None:
+    def _observe(self, lane: Any, leaves: list[Any], step_type: Any, next_step_type: Any) -> None:
         if step_type == FIRST and lane.next_step_type not in (None, FIRST):
             self._drop_unfinished_episode(lane)
         self._append(lane, leaves, next_step_type)

@@ -154,13 +154,13 @@ class ReverbReplayBuffer(replay_buffer.ReplayBuffer):
             "as_dataset(single_deterministic_pass=True)"
         )
 
-    def _add_batch(self, items):
+    def _add_batch(self, items: Any) -> None:
         self.add_batch(items)
 
-    def _get_next(self, sample_batch_size, num_steps, time_stacked):
+    def _get_next(self, sample_batch_size: Any, num_steps: Any, time_stacked: Any) -> None:
         self.get_next(sample_batch_size, num_steps, time_stacked)
 
-    def _gather_all(self):
+    def _gather_all(self) -> None:
         self.gather_all()
 
     def _num_frames(self) -> int:
@@ -169,7 +169,13 @@ class ReverbReplayBuffer(replay_buffer.ReplayBuffer):
     def _clear(self) -> None:
         self._call(lambda: self._py_client.reset(self._table_name))
 
-    def _as_dataset(self, sample_batch_size, num_steps, sequence_preprocess_fn, num_parallel_calls):
+    def _as_dataset(
+        self,
+        sample_batch_size: int | None,
+        num_steps: int | None,
+        sequence_preprocess_fn: Callable[..., Any] | None,
+        num_parallel_calls: int | None,
+    ) -> tf.data.Dataset:
         """Sequences `[T, ...]` or `[B, T, ...]` with their info repeated over T.
 
         Where `num_steps` is not the items' length, they are cut into rows of `num_steps`, the rest
@@ -195,11 +201,11 @@ class ReverbReplayBuffer(replay_buffer.ReplayBuffer):
 
     def _single_deterministic_pass_dataset(
         self,
-        sample_batch_size=None,
-        num_steps=None,
-        sequence_preprocess_fn=None,
-        num_parallel_calls=None,
-    ):
+        sample_batch_size: int | None = None,
+        num_steps: int | None = None,
+        sequence_preprocess_fn: Callable[..., Any] | None = None,
+        num_parallel_calls: int | None = None,
+    ) -> tf.data.Dataset:
         """Like `_as_dataset`, in the table's order and one item at a time."""
         if not self._deterministic_table:
             raise ValueError(
@@ -235,17 +241,15 @@ class ReverbReplayBuffer(replay_buffer.ReplayBuffer):
             rate_limiter_timeout_ms=self._rate_limiter_timeout_ms,
             **sampler_options,
         )
-        cut = bool(num_steps) and num_steps != self._sequence_length
+        cut = num_steps if num_steps != self._sequence_length else None
         if sequence_fn is None and not cut:
             dataset = sample_pipelines.whole_items(samples, batch_size, num_parallel_calls)
-        elif sequence_fn is None and self._sequence_length:
+        elif sequence_fn is None and cut and self._sequence_length:
             dataset = sample_pipelines.split_items(
-                samples, num_steps, batch_size, shuffle, num_parallel_calls
+                samples, cut, batch_size, shuffle, num_parallel_calls
             )
         else:
-            rows_per_item = (
-                self._sequence_length // num_steps if cut and self._sequence_length else 100
-            )
+            rows_per_item = self._sequence_length // cut if cut and self._sequence_length else 100
             dataset = sample_pipelines.mapped_items(
                 samples,
                 sequence_fn,
@@ -338,7 +342,7 @@ def make_reverb_dataset(
     """
     per_item = per_sequence_fn is not None or dataset_transformation is not None
 
-    def one_stream(_=0):
+    def one_stream(_: Any = 0) -> tf.data.Dataset:
         samples = sample_pipelines.sampler_dataset(
             server_address,
             table,
@@ -352,7 +356,7 @@ def make_reverb_dataset(
         if not per_item:
             return samples
 
-        def prepare(sample):
+        def prepare(sample: Any) -> Any:
             sample = sample_pipelines.repeat_info(sample, 0)
             return per_sequence_fn(sample) if per_sequence_fn else sample
 

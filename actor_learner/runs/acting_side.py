@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any, Callable
 
 import reverb
@@ -10,7 +11,7 @@ import tensorflow as tf
 
 from actor_learner import experiment as experiment_lib
 from actor_learner import plan as plan_lib
-from actor_learner.acting import actor
+from actor_learner.acting import actor, graph_unroll
 from actor_learner.agents import algorithm as algorithm_lib
 from actor_learner.replay.recording import experience_recorder
 from actor_learner.runs import step_watch
@@ -40,6 +41,8 @@ class ActingSide:
       summary_dir: Where summaries of the metrics go, against train steps, where a gin file asks
         for them by `Actor.summary_interval`; None writes none.
       policy_version: As of `Actor`: the version as a plain number, if the caller knows it.
+      policy_epoch: As of `Actor`: the incarnation of the learner whose version it is.
+      observers: Called with each step, before it is written.
 
     Attributes:
       actor: Steps the environment.
@@ -65,15 +68,17 @@ class ActingSide:
         recording_dir: Any = None,
         summary_dir: str | None = None,
         policy_version: Callable[[], int] | None = None,
+        policy_epoch: Callable[[], int] | None = None,
+        observers: Sequence[Callable[[Any], None]] = (),
     ) -> None:
         self._closing = contextlib.ExitStack()
         self._turns = 0
         self._recorder: experience_recorder.ExperienceRecorder | None = None
         self.watch = step_watch.StepWatch(experiment.sample_timeout_seconds)
         try:
-            observers: list[Any] = [self.watch]
+            watching: list[Any] = [self.watch]
             if experiment.record:
-                observers.append(self._open_recorder(recording_dir, algorithm, plan.num_lanes))
+                watching.append(self._open_recorder(recording_dir, algorithm, plan.num_lanes))
             self._writer = plan.stream.observer(
                 plan.experience, client, version=lambda: self.actor.policy_version
             )
@@ -83,13 +88,16 @@ class ActingSide:
             self.statistics = self.metrics[0].statistics
             # Else the lines of metrics alone have these values.
             summarizes = configurable.is_bound("Actor.summary_interval")
+            group_steps = plan.group_steps
+            if group_steps is None and graph_unroll.fits(env, algorithm.agent.collect_policy):
+                group_steps = plan.steps_per_turn // plan.num_lanes
             self.actor = actor.Actor(
                 env,
                 algorithm.agent.collect_policy,
                 train_step,
-                steps_per_run=None if plan.group_steps else plan.collect_steps,
-                group_steps_per_run=plan.group_steps,
-                observers=[*([] if transitions else [self._writer]), *observers],
+                steps_per_run=None if group_steps else plan.collect_steps,
+                group_steps_per_run=group_steps,
+                observers=[*observers, *([] if transitions else [self._writer]), *watching],
                 transition_observers=[self._writer] if transitions else [],
                 metrics=self.metrics,
                 summary_dir=summary_dir if summarizes else None,
@@ -97,6 +105,7 @@ class ActingSide:
                 initial_random_steps=plan.initial_random_steps,
                 seed=seed,
                 policy_version=policy_version,
+                policy_epoch=policy_epoch,
             )
         except BaseException:
             self._closing.close()

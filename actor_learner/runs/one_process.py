@@ -88,6 +88,7 @@ class OneProcess:
         self._triggers = tuple(triggers)
         self._warm_start = warm_start_lib.WarmStart() if warm_start is None else warm_start
         self._closing = contextlib.ExitStack()
+        self._learning: learning_side.LearningSide
         self._closing.enter_context(parts.scope())
         try:
             self._build(seed)
@@ -155,8 +156,10 @@ class OneProcess:
         """Lines that say what was built."""
         agent = self._algorithm.agent
         weights = sum(int(np.prod(v.shape)) for v in agent.collect_policy.variables())
+        acting = self._acting
+        inference = "" if acting is None else f", inference: {acting.actor.inference}"
         return [
-            f"environment: {self._env_name()}, {self._plan.num_lanes} lanes",
+            f"environment: {self._env_name()}, {self._plan.num_lanes} lanes{inference}",
             f"agent: {self._algorithm.name}, {weights:,} policy weights, "
             f"{self._algorithm.n_step}-step returns",
             *self._server.describe().splitlines(),
@@ -212,7 +215,9 @@ class OneProcess:
                 ended=self._ended,
             )
             return
-        until = dict(environment_steps=experiment.environment_steps, ended=self._ended)
+        until: dict[str, Any] = dict(
+            environment_steps=experiment.environment_steps, ended=self._ended
+        )
         if self._policy_copy is None:
             turns.run(self._acting, self._learning, **until)
         else:
@@ -301,6 +306,7 @@ class OneProcess:
             summary_dir=str(self._run.tensorboard),
             # A copy has a version of its own.
             policy_version=None if self._policy_copy else lambda: self.train_step,
+            policy_epoch=lambda: self._epoch.number,
         )
         self._closing.callback(self._acting.close)
         parts.publish(collect_metrics=self._acting.metrics)

@@ -32,6 +32,7 @@ class ProgressRows:
         actor's policy, since it was asked last; None: unknown.
       on_row: Takes the rows.
       interval_seconds: Least time between rows of `write_if_due`; see `row_limit` for long runs.
+        The first comes with the first steps, to show that the run is under way.
       interval_steps: Environment steps between them, instead of time: a row is due at the first
         look behind each multiple of it.
       more: Returns further columns.
@@ -73,6 +74,7 @@ class ProgressRows:
         """Counts rates from here on."""
         self._last = (self._progress.seconds, *self._counters())
         self._written_at = self._progress.seconds
+        self._wrote_steps = False
 
     def write_if_due(self, loss: Any) -> None:
         """Writes a row if the last one is old enough."""
@@ -83,6 +85,7 @@ class ProgressRows:
             seconds = self._progress.seconds
             least = max(self._interval_seconds, seconds / self._dense_rows)
             due = seconds - self._written_at >= least
+            due = due or not (self._wrote_steps or self._counters()[0] == self._last[1])
         if due:
             self.write(loss)
 
@@ -96,6 +99,7 @@ class ProgressRows:
         seconds = self._progress.seconds
         environment_steps, train_steps = self._counters()
         self._last_steps = environment_steps
+        self._wrote_steps = self._wrote_steps or environment_steps > self._last[1]
         self._written_at = seconds
         row: Row = {
             "seconds": round(seconds, 3),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Callable
+from typing import Any, Callable
 
 import tensorflow as tf
 
@@ -30,6 +30,7 @@ class ProgressState(tf.train.experimental.PythonState):
         self._seconds_before = 0.0
         self._skipped: Callable[[], int] = lambda: 0
         self._skipped_before = 0
+        self._carried: dict[str, Any] = {}
 
     @property
     def seconds(self) -> float:
@@ -60,7 +61,8 @@ class ProgressState(tf.train.experimental.PythonState):
             {
                 "seconds": self.seconds,
                 "skipped_steps": self.skipped_steps,
-                "statistics": self._statistics.state(),
+                # Which processes jobs have counted stays known while the run is in one process.
+                "statistics": {**self._carried, **self._statistics.state()},
             }
         )
 
@@ -69,4 +71,5 @@ class ProgressState(tf.train.experimental.PythonState):
         self._seconds_before = state["seconds"]
         self._skipped_before = state.get("skipped_steps", 0)  # Older checkpoints have none.
         self._started = self._clock()
+        self._carried = state["statistics"]
         self._statistics.restore(state["statistics"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 from typing import Any, NamedTuple
 
@@ -10,6 +11,9 @@ import tensorflow as tf
 _REMEMBERED_PROCESSES = 1_000
 """Of all actors together: a report that comes twice is seconds old, and fewer processes than these
 have come and gone since."""
+
+_REMEMBERED_PER_ACTOR = 10
+"""At least: more than an actor reports again in the name of its earlier processes."""
 
 
 class _Process(NamedTuple):
@@ -40,30 +44,39 @@ class ReportedStatistics(tf.train.experimental.PythonState):
 
     def take(self, report: dict[str, Any]) -> int:
         """Takes in one report; returns the environment steps that it adds."""
-        actor, name = report["actor"], report["incarnation"]
-        known = self._processes.get(name, _Process(actor, 0, 0))
-        added = report["total"] - known.steps
-        if added < 0:
-            return 0
-        self.environment_steps += added
-        self._processes[name] = _Process(actor, report["total"], report["episodes"])
-        self._forget_oldest()
+        actor = report["actor"]
+        before = self.environment_steps
+        for process in report.get("earlier", ()):
+            self._count(actor, *process)
+        if not self._count(actor, report["incarnation"], report["total"], report["episodes"]):
+            return self.environment_steps - before
         self._returns[actor] = report["returns"]
         self._lengths[actor] = report["lengths"]
         lag = report.get("version_lag_seconds")  # Not in what an earlier release has left.
         if lag is not None:
             self._version_lag_seconds = max(lag, self._version_lag_seconds or 0.0)
-        return added
+        return self.environment_steps - before
+
+    def _count(self, actor: int, name: str, steps: int, episodes: int) -> bool:
+        """Adds what a process has done since it was last counted; False if that is known."""
+        added = steps - self._processes.get(name, _Process(actor, 0, 0)).steps
+        if added < 0:
+            return False
+        self.environment_steps += added
+        self._processes[name] = _Process(actor, steps, episodes)
+        self._forget_oldest()
+        return True
 
     def _forget_oldest(self) -> None:
-        """Leaves the latest process of each actor, and the latest of all; the sums stay."""
+        """Leaves the latest processes of each actor, and the latest of all; the sums stay."""
         if len(self._processes) <= _REMEMBERED_PROCESSES:
             return
-        latest = {process.actor: name for name, process in self._processes.items()}
+        of_actor = collections.Counter(process.actor for process in self._processes.values())
         for name, process in list(self._processes.items()):
             if len(self._processes) <= _REMEMBERED_PROCESSES:
                 return
-            if latest[process.actor] != name:
+            if of_actor[process.actor] > _REMEMBERED_PER_ACTOR:
+                of_actor[process.actor] -= 1
                 self._before["episodes"] += process.episodes
                 del self._processes[name]
 
@@ -74,11 +87,6 @@ class ReportedStatistics(tf.train.experimental.PythonState):
         """
         lag, self._version_lag_seconds = self._version_lag_seconds, None
         return lag
-
-    @property
-    def totals(self) -> dict[int, int]:
-        """By actor, the steps that its latest process has reported."""
-        return {process.actor: process.steps for process in self._processes.values()}
 
     @property
     def episodes(self) -> int:

@@ -37,6 +37,14 @@ class ReplayMovedError(ReplayError):
     """The replay server of the run was started again elsewhere; so must be whoever used it."""
 
 
+class InferenceError(ActorLearnerError):
+    """An inference stream was used against its rules, or is closed."""
+
+
+class InferenceTimeoutError(InferenceError, TimeoutError):
+    """Actions did not come in time; the message says who waits for whom."""
+
+
 class CheckpointError(ActorLearnerError):
     """Checkpoint files exist but none of them can be read, so training must not start afresh."""
 

@@ -1,22 +1,25 @@
-"""Named points at which a process can be made to die, as if by `kill -9`: for tests of faults.
+"""Names points at which a test can have a process die as if by `kill -9`, or stop as if by Ctrl-Z.
 
-`ACTOR_LEARNER_DIE_AT='report counted@/path/of/a/marker'` ends the process that first gets to that
-point, and leaves the marker, so that its successor lives on. Without the variable a point costs a
-comparison.
+`ACTOR_LEARNER_DIE_AT='report counted,turn taken@/a/directory'` ends the process that first gets to
+each of these points, and leaves a marker of that name in the directory, so that its successor
+lives. `ACTOR_LEARNER_STOP_AT` has the process stop (SIGSTOP) until somebody continues it. Without
+the variables a point costs a comparison.
 """
 
 from __future__ import annotations
 
 import os
+import pathlib
 import signal
 
-VARIABLE = "ACTOR_LEARNER_DIE_AT"
+DIE_VARIABLE, STOP_VARIABLE = "ACTOR_LEARNER_DIE_AT", "ACTOR_LEARNER_STOP_AT"
 
 REPORT_COUNTED = "report counted"
 RESULT_KEPT = "result kept"
 CHECKPOINT_SAVED = "checkpoint saved"
 LAST_CHECKPOINT_SAVED = "last checkpoint saved"
 DONE_NOTED = "done noted"
+LAST_REPORT_COUNTED = "last report counted"
 TURN_TAKEN = "turn taken"
 TURN_REPORTED = "turn reported"
 POLICY_RATED = "policy rated"
@@ -29,6 +32,7 @@ POINTS = (
     CHECKPOINT_SAVED,
     LAST_CHECKPOINT_SAVED,
     DONE_NOTED,
+    LAST_REPORT_COUNTED,
     TURN_TAKEN,
     TURN_REPORTED,
     POLICY_RATED,
@@ -36,15 +40,34 @@ POINTS = (
     CONTENTS_SAVED,
 )
 
-_wanted, _, _marker = os.environ.get(VARIABLE, "").partition("@")
+
+def _wanted() -> dict[str, tuple[signal.Signals, pathlib.Path]]:
+    """By point, the signal to send and the marker to leave."""
+    found = {}
+    for variable, number in (
+        (DIE_VARIABLE, signal.SIGKILL),
+        (STOP_VARIABLE, signal.SIGSTOP),
+    ):
+        points, _, directory = os.environ.get(variable, "").partition("@")
+        for point in filter(None, points.split(",")):
+            found[point] = (number, pathlib.Path(directory) / point)
+    return found
+
+
+_signals = _wanted()
 
 
 def reach(point: str) -> None:
-    """Ends the process if it is to die here, and no other has before it."""
-    if point != _wanted:
+    """Ends or stops the process if that is wanted here, and no process came here before it.
+
+    The marker holds the process's id.
+    """
+    if not _signals or point not in _signals:
         return
+    number, marker = _signals[point]
     try:
-        os.close(os.open(_marker, os.O_CREAT | os.O_EXCL))
+        with open(marker, "x") as file:
+            file.write(str(os.getpid()))
     except FileExistsError:
         return
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), number)

@@ -202,6 +202,11 @@ class Ledger:
         with self._lock:
             return list(self._entries.values())
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything is saved; costs nothing to ask."""
+        return not self._entries
+
     def retry_due(self) -> None:
         """Attempts again what is due; for whoever works in turns, between two of them."""
         if self._entries and self.thread in (None, threading.current_thread()):

@@ -75,6 +75,39 @@ def test_minimum_and_maximum_are_of_the_window():
     assert (smallest.result(), largest.result()) == (-3.0, 5.0)
 
 
+def test_more_episodes_than_the_window_holds_may_end_at_once():
+    metric_list = actor.collect_metrics(3)
+    step = trajectory_lib.Trajectory(
+        step_type=np.zeros(5, np.int32),
+        observation=np.zeros(5, np.float32),
+        action=np.zeros(5, np.int64),
+        policy_info=(),
+        next_step_type=np.array([2, 2, 1, 2, 2], np.int32),
+        reward=np.arange(5, dtype=np.float32),
+        discount=np.ones(5, np.float32),
+    )
+    metric_list[0](step)
+    statistics = metric_list[0].statistics
+    assert statistics.episodes == 4
+    assert list(statistics.returns) == [1.0, 3.0, 4.0]
+    assert list(statistics.lengths) == [1, 1, 1]
+
+
+def test_an_actor_hands_a_step_to_statistics_once_and_to_metrics_of_other_kinds():
+    class Doubled(metrics.AverageReturn):
+        def __call__(self, trajectory):
+            seen.append(trajectory)
+            super().__call__(trajectory)
+
+    seen = []
+    shared = metrics.EpisodeStatistics(10)
+    first, second = metrics.AverageReturn(shared), metrics.MaxReturn(shared)
+    doubled = Doubled()
+    assert metrics.observer_of(first) is metrics.observer_of(second) is shared
+    assert metrics.observer_of(doubled) is doubled
+    assert metrics.observer_of(seen.append) == seen.append
+
+
 def test_a_step_handed_over_by_several_metrics_counts_once():
     steps, episodes = actor.collect_metrics(3)[1], actor.collect_metrics(3)[0]
     shared = actor.collect_metrics(3)

@@ -10,7 +10,7 @@ from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
 from actor_learner.agents import algorithm, cql_sac, ddpg, networks, sac, td3
-from actor_learner.inference import inline
+from actor_learner.inference import graph
 from actor_learner.learning import checkpoints
 from actor_learner.support import errors
 from benchmarks import one_step_problem
@@ -85,7 +85,7 @@ def in_half_ranges(actions):
 )
 def test_exploration_noise_is_in_units_of_half_the_range(builder, options, dtype):
     agent = build(builder, DTYPES[dtype], **options)
-    actions = inline.InlineInference(agent.collect_policy, 2_000).act(steps(2_000)).action
+    actions = graph.GraphInference(agent.collect_policy, 2_000).act(steps(2_000)).action
     np.testing.assert_allclose(in_half_ranges(actions).std(axis=0), 0.2, rtol=0.1)
 
 
@@ -179,7 +179,7 @@ def test_distributions_are_in_the_units_of_the_environment(dtype):
     expected = inner.log_prob(in_half_ranges(actions[:5, np.newaxis]).astype(np.float32))[:, 0]
     volume = np.log(np.subtract(HIGH, LOW) / 2).sum()
     np.testing.assert_allclose(density, expected - volume, rtol=1e-3)
-    drawn = inline.InlineInference(agent.policy, 2_000).act(steps(2_000)).action
+    drawn = graph.GraphInference(agent.policy, 2_000).act(steps(2_000)).action
     for which in (np.mean, np.std):
         ours, theirs = (in_half_ranges(which(a, axis=0)) for a in (actions, drawn))
         np.testing.assert_allclose(ours, theirs, atol=0.1)

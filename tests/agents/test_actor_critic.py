@@ -10,7 +10,7 @@ from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner import experience
 from actor_learner.agents import actor_critic_network, unroll_policy
-from actor_learner.inference import inline
+from actor_learner.inference import graph
 from actor_learner.support import errors
 
 B = tensor_spec.BoundedTensorSpec
@@ -150,7 +150,7 @@ def test_the_collect_policy_says_what_the_learner_must_know(action, options):
     network = make_network(action=action, **options)
     policy = unroll_policy.UnrollCollectPolicy(ts.time_step_spec(VECTOR), action, network)
     lanes = 4
-    stream = inline.InlineInference(policy, lanes)
+    stream = graph.GraphInference(policy, lanes)
     types = [[FIRST] * lanes, [MID, LAST, MID, MID], [MID, FIRST, MID, MID]]
     steps, responses = [], []
     for number, step_type in enumerate(types):

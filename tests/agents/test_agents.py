@@ -8,7 +8,7 @@ from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
 from actor_learner.agents import algorithm, c51, ddpg, dqn, sac, schedules, td3
-from actor_learner.inference import inline
+from actor_learner.inference import graph
 from actor_learner.support import errors
 
 B = tensor_spec.BoundedTensorSpec
@@ -85,7 +85,7 @@ def test_an_agent_acts_and_trains_on_the_observation(name, observation):
     assert np.isfinite(loss)
     assert any((b != a).any() for b, a in zip(before, after))
 
-    stream = inline.InlineInference(agent.collect_policy, num_lanes=3)
+    stream = graph.GraphInference(agent.collect_policy, num_lanes=3)
     step = tensor_spec.sample_spec_nest(world.time_step_spec, outer_dims=(3,))
     actions = stream.act(tf.nest.map_structure(lambda t: t.numpy(), step)).action
     assert actions.shape == (3, *action.shape)
@@ -110,7 +110,7 @@ def test_discrete_agents_refuse_continuous_actions(name):
         BUILDERS[name][0](make_world(OBSERVATIONS["vector"], CONTINUOUS))
 
 
-@pytest.mark.parametrize("name", ["sac", "td3", "ddpg"])
+@pytest.mark.parametrize("name", ["td3", "ddpg"])
 def test_continuous_agents_refuse_discrete_actions(name):
     with pytest.raises(errors.SpecMismatchError, match="one continuous action"):
         BUILDERS[name][0](make_world(OBSERVATIONS["vector"], DISCRETE))
@@ -153,7 +153,7 @@ def test_every_lane_explores_on_its_own(name, exploring):
         np.ones(lanes, np.float32),
         np.ones((lanes, 4), np.float32),
     )
-    stream = inline.InlineInference(agent.collect_policy, lanes)
+    stream = graph.GraphInference(agent.collect_policy, lanes)
     for _ in range(2):
         actions = stream.act(alike).action
         assert len(np.unique(actions[:, 0])) > lanes // 2
@@ -165,7 +165,7 @@ def test_ornstein_uhlenbeck_noise_drifts_and_starts_anew_with_the_episode():
         **SMALL["ddpg"],
     ).agent  # fmt: skip
     agent.initialize()
-    stream = inline.InlineInference(agent.collect_policy, 2)
+    stream = graph.GraphInference(agent.collect_policy, 2)
     observation = np.zeros((2, 4), np.float32)
 
     def act(first):

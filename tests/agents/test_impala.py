@@ -12,7 +12,7 @@ from actor_learner import experience
 from actor_learner.acting import actor
 from actor_learner.agents import algorithm, impala, unroll_policy
 from actor_learner.environments import gymnasium as gymnasium_environment
-from actor_learner.inference import inline
+from actor_learner.inference import graph
 from actor_learner.replay.server import server
 from actor_learner.replay.streams import sample_stream, unroll_queue
 from actor_learner.support import errors
@@ -252,7 +252,7 @@ def test_images_and_nests_can_be_learned_from():
     )
     loss = agent.train(experience.Unroll(trajectory, state))
     assert np.isfinite(loss.loss)
-    stream = inline.InlineInference(agent.collect_policy, num_lanes=3)
+    stream = graph.GraphInference(agent.collect_policy, num_lanes=3)
     step = tensor_spec.sample_spec_nest(world.time_step_spec, outer_dims=(3,))
     response = stream.act(tf.nest.map_structure(lambda leaf: leaf.numpy(), step))
     assert response.action.shape == (3,)

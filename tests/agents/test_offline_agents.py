@@ -9,7 +9,7 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner.agents import algorithm, bc, cql_sac
-from actor_learner.inference import inline
+from actor_learner.inference import graph
 from actor_learner.learning import learner
 from actor_learner.replay.recording import experience_recorder
 from actor_learner.replay.server import server
@@ -91,7 +91,7 @@ class Offline:
         lanes = len(observation)
         ones = np.ones(lanes, np.float32)
         step = ts.TimeStep(np.ones(lanes, np.int32), 0 * ones, ones, observation)
-        return inline.InlineInference(self.agent.policy, lanes).act(step).action
+        return graph.GraphInference(self.agent.policy, lanes).act(step).action
 
 
 @pytest.fixture

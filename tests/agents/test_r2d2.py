@@ -11,7 +11,7 @@ from tf_agents.trajectories import time_step as ts
 
 from actor_learner import experience
 from actor_learner.agents import algorithm, r2d2, r2d2_policy
-from actor_learner.inference import inline
+from actor_learner.inference import graph
 from actor_learner.support import errors
 
 FIRST, MID, LAST = 0, 1, 2
@@ -103,7 +103,7 @@ def test_it_acts_and_trains_on_the_observation(observation, settings):
     after = [variable.numpy() for variable in agent._q_network.trainable_variables]
     assert all((b != a).any() for b, a in zip(before, after))
 
-    stream = inline.InlineInference(agent.collect_policy, num_lanes=3)
+    stream = graph.GraphInference(agent.collect_policy, num_lanes=3)
     step = tensor_spec.sample_spec_nest(agent.time_step_spec, outer_dims=(3,))
     actions = stream.act(tf.nest.map_structure(lambda leaf: leaf.numpy(), step)).action
     assert actions.shape == (3,) and (actions >= 2).all() and (actions <= 5).all()
@@ -231,7 +231,7 @@ def test_every_lane_explores_as_often_as_its_epsilon_says():
     policy = r2d2_policy.R2d2CollectPolicy(
         agent.time_step_spec, agent.action_spec, agent._q_network, epsilons
     )
-    stream = inline.InlineInference(policy, lanes)
+    stream = graph.GraphInference(policy, lanes)
     step = ts.TimeStep(
         np.zeros(lanes, np.int32), np.zeros(lanes, np.float32), np.ones(lanes, np.float32),
         np.ones((lanes, 3), np.float32),
@@ -270,7 +270,7 @@ def test_the_two_draws_of_an_action_have_seeds_of_their_own(monkeypatch):
 def test_the_info_holds_the_state_before_the_step_and_the_values_it_gave():
     agent = make_agent()
     lanes = 2
-    stream = inline.InlineInference(agent.collect_policy, lanes)
+    stream = graph.GraphInference(agent.collect_policy, lanes)
     random = np.random.default_rng(0)
     state = agent.collect_policy.get_initial_state(lanes)
     for kinds in ([FIRST, FIRST], [MID, MID], [MID, LAST], [MID, FIRST], [MID, MID]):
@@ -294,7 +294,7 @@ def test_the_info_holds_the_state_before_the_step_and_the_values_it_gave():
 
 def test_the_policy_for_evaluation_takes_the_best_action_with_its_memory():
     agent = make_agent(epsilon_base=1.0)
-    stream = inline.InlineInference(agent.policy, 5)
+    stream = graph.GraphInference(agent.policy, 5)
     random = np.random.default_rng(0)
     state = agent._q_network.get_initial_state(5)
     for kind in (FIRST, MID, MID):

@@ -11,7 +11,7 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner import experience
-from actor_learner.inference import inline
+from actor_learner.inference import graph
 from tests.agents import test_gae
 
 
@@ -25,7 +25,7 @@ class Collector:
         self._agent = agent
         self._lanes, self._length = lanes, length
         self._generator = np.random.default_rng(seed)
-        self._stream = inline.InlineInference(agent.collect_policy, lanes)
+        self._stream = graph.GraphInference(agent.collect_policy, lanes)
 
     def collect(self, scale: float = 1.0) -> experience.Unroll:
         """The next unroll, as tensors; float observations are Gaussian with deviation `scale`."""

@@ -12,9 +12,10 @@ import time
 import pytest
 
 from actor_learner import cli
-from actor_learner.jobs import controller, lease_entry, states
-from actor_learner.jobs import names as job_names
+from actor_learner.jobs import controller, states
 from actor_learner.jobs import status as status_lib
+from actor_learner.jobs.presence import lease_entry
+from actor_learner.jobs.presence import names as job_names
 from actor_learner.naming import files
 from tests.jobs import toy_workers
 

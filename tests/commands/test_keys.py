@@ -10,7 +10,8 @@ import pytest
 
 from actor_learner import cli, run_directory
 from actor_learner.commands import up
-from actor_learner.jobs import controller, host_address, job, rendezvous, states
+from actor_learner.jobs import controller, job, states
+from actor_learner.jobs.presence import host_address, rendezvous
 from actor_learner.messaging import keys
 from actor_learner.naming import files
 from actor_learner.support import errors

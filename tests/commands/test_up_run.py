@@ -10,7 +10,8 @@ import sys
 import pytest
 
 from actor_learner import run_directory
-from actor_learner.jobs import controller, rendezvous, states
+from actor_learner.jobs import controller, states
+from actor_learner.jobs.presence import rendezvous
 from actor_learner.learning import evaluation
 from actor_learner.naming import files
 from actor_learner.parameters import store

@@ -228,8 +228,10 @@ def test_auto_is_native_only_where_nothing_prevents_it():
         with GymnasiumEnvironment(*args, **kwargs) as env:
             return env.vectorization
 
-    assert choice("CartPole-v1") == "native"
-    assert choice("CartPole-v1", max_episode_steps=9) == "native"
+    assert choice("CartPole-v1", 2) == "native"
+    assert choice("CartPole-v1", 2, max_episode_steps=9) == "native"
+    assert choice("CartPole-v1") == "sync"  # One lane of the native environment costs as ten do.
+    assert choice("CartPole-v1", vectorization="native") == "native"
     assert choice("CartPole-v1", max_episode_steps=0) == "sync"
     assert choice("CartPole-v1", wrappers=["FlattenObservation"]) == "sync"
     assert choice("CountingEnv-v0") == "sync"

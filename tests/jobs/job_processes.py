@@ -1,13 +1,12 @@
 """Jobs as processes of a test: started, watched, waited for; each in a directory of its own."""
 
-import os
 import pathlib
 import subprocess
-import sys
 import time
 
 from actor_learner.jobs import controller, states
 from actor_learner.naming import connect
+from tests import forked
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEADLINE = 240.0
@@ -26,17 +25,10 @@ class Machine:
         directory.mkdir()
         self._outputs = directory.parent / f"output of {directory.name}"
         self._outputs.mkdir()
-        self._environment = {
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "TF_CPP_MIN_LOG_LEVEL": "3",
-        }
-        self._environment.pop(connect.ENVIRONMENT_VARIABLE, None)
-        if registry is not None:
-            self._environment[connect.ENVIRONMENT_VARIABLE] = registry
+        self.environment = {connect.ENVIRONMENT_VARIABLE: registry}
 
     def start(self, *command):
-        return Process(command, self.directory, self._environment, self._outputs)
+        return Process(command, self.directory, self.environment, self._outputs)
 
 
 class Process:
@@ -44,17 +36,12 @@ class Process:
 
     def __init__(self, command, directory, environment, outputs):
         self.name = command[0]
-        self._path = outputs / f"{len(list(outputs.iterdir()))}-{command[0]}"
-        is_module = command[0].startswith("actor_learner.")
+        self.path = outputs / f"{len(list(outputs.iterdir()))}-{command[0]}"
+        is_module = command[0].startswith(("actor_learner.", "tests."))
         program = command if is_module else ("actor_learner.cli", *command)
-        with open(self._path, "w") as file:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", *map(str, program)],
-                cwd=directory,
-                env=environment,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-            )
+        self.process = forked.Popen(
+            *program, directory=directory, environment=environment, output=self.path
+        )
 
     @property
     def pid(self):
@@ -62,7 +49,7 @@ class Process:
 
     @property
     def said(self):
-        return self._path.read_text()
+        return self.path.read_text()
 
     def exit_code(self):
         """Waits for its end."""

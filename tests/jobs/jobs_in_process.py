@@ -8,7 +8,9 @@ import numpy as np
 
 from actor_learner import config
 from actor_learner import experiment as experiment_lib
-from actor_learner.jobs import job, lease, news, publisher, replay_connection, wire
+from actor_learner.jobs import job
+from actor_learner.jobs.exchange import news, publisher, replay_connection
+from actor_learner.jobs.presence import lease, wire
 from actor_learner.naming import memory
 from actor_learner.runs import contract, model
 

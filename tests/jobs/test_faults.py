@@ -17,7 +17,8 @@ import pytest
 import tensorflow as tf
 
 from actor_learner import run_directory
-from actor_learner.jobs import controller, rendezvous, states
+from actor_learner.jobs import controller, states
+from actor_learner.jobs.presence import rendezvous
 from actor_learner.naming import connect
 from actor_learner.replay.server import checkpoints
 from actor_learner.reporting import jsonl

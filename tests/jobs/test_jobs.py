@@ -14,7 +14,8 @@ import pytest
 import reverb
 
 from actor_learner import config, run_directory
-from actor_learner.jobs import job, replay_connection, states
+from actor_learner.jobs import job, states
+from actor_learner.jobs.exchange import replay_connection
 from actor_learner.learning import evaluation
 from actor_learner.parameters import store
 from actor_learner.replay.server import checkpoints

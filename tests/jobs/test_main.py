@@ -11,7 +11,8 @@ import sys
 import pytest
 
 from actor_learner import cli, config
-from actor_learner.jobs import controller, extra_jobs, flags, main, names, states, worker
+from actor_learner.jobs import controller, flags, main, settings, states, worker
+from actor_learner.jobs.presence import names
 from actor_learner.naming import connect, files
 from actor_learner.support import errors
 from tests.jobs import toy_workers
@@ -162,7 +163,7 @@ def test_a_kind_that_cannot_be_a_name_is_refused(kind):
 
 
 def declared(*bindings):
-    return extra_jobs.declared(config.ConfigSource((), bindings))
+    return settings.declared(config.ConfigSource((), bindings))
 
 
 def test_the_users_jobs_and_resources_are_read_without_importing_anything():
@@ -239,7 +240,7 @@ def test_a_job_of_the_users_own_is_a_command(monkeypatch, capsys):
 
 
 def test_what_is_no_worker_is_refused():
-    jobs = extra_jobs.Jobs(extra={"watcher": dict})
+    jobs = settings.Jobs(extra={"watcher": dict})
     with pytest.raises(errors.ConfigError, match="makes a dict, which is not derived from"):
         jobs.make("watcher")
     with pytest.raises(errors.ConfigError, match="has no job 'painter'; it has watcher"):

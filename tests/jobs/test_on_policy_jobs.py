@@ -11,7 +11,8 @@ import types
 import pytest
 
 from actor_learner import run_directory
-from actor_learner.jobs import controller, rendezvous, states
+from actor_learner.jobs import controller, states
+from actor_learner.jobs.presence import rendezvous
 from actor_learner.naming import connect
 from actor_learner.replay.recording import experience_recorder
 from actor_learner.reporting import jsonl

@@ -6,8 +6,9 @@ import gin
 import pytest
 
 from actor_learner import config
-from actor_learner.jobs import controller, job, unused_bindings, wire
-from actor_learner.jobs import lease as lease_lib
+from actor_learner.jobs import controller, job, unused_bindings
+from actor_learner.jobs.presence import lease as lease_lib
+from actor_learner.jobs.presence import wire
 from actor_learner.naming import memory
 
 SOURCE = config.ConfigSource(
@@ -42,7 +43,7 @@ def report(closing, kind, index, *used):
 
 
 def test_what_no_job_uses_is_named_once_all_jobs_have_spoken(names, closing):
-    from actor_learner.jobs import extra_jobs
+    from actor_learner.jobs import settings
     from actor_learner.runs import warm_start
 
     watching = closing.enter_context(controller.Controller(names, "run"))
@@ -50,7 +51,7 @@ def test_what_no_job_uses_is_named_once_all_jobs_have_spoken(names, closing):
     report(closing, "learner", 0, warm_start.WarmStart)
     report(closing, "actor", 0)
     assert watching.unused_bindings(jobs) is None
-    report(closing, "replay", 0, extra_jobs.Jobs)
+    report(closing, "replay", 0, settings.Jobs)
     (line,) = watching.unused_bindings(jobs)
     assert line.startswith("--gin_param 'sac.gamma = 0.5': sac.gamma is never used: ")
     assert len(watching.unused_bindings(["actor-0"])) == 3

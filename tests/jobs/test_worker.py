@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from actor_learner import run_directory
-from actor_learner.jobs import control, controller, lease_entry, names, states, status, worker
+from actor_learner.jobs import commands, controller, states, status, worker
+from actor_learner.jobs.presence import lease_entry, names
 from actor_learner.messaging import protocol
 from actor_learner.naming import memory
 from actor_learner.support import errors
@@ -161,7 +162,7 @@ def test_what_is_not_a_command_is_refused(space, commander, body, words):
     commander.wait_for(states.RUNNING, ["actor-0"], timeout=DEADLINE)
     with running.job.connect("actor", timeout=DEADLINE) as client:
         with pytest.raises(protocol.RefusedError, match=words):
-            client.request(control.COMMAND, body, timeout_seconds=DEADLINE)
+            client.request(commands.COMMAND, body, timeout_seconds=DEADLINE)
     assert commander.send("ping")["actor-0"].state == states.RUNNING
     finish(running)
 
@@ -174,9 +175,9 @@ def test_commands_that_nobody_can_obey_yet_do_not_pile_up(space, commander):
     body = {"command": "start", "seconds": DEADLINE}
     with running.job.connect("actor", timeout=DEADLINE) as client:
         sent = [
-            client.submit(control.COMMAND, body, timeout_seconds=DEADLINE) for _ in range(1_100)
+            client.submit(commands.COMMAND, body, timeout_seconds=DEADLINE) for _ in range(1_100)
         ]
-        client.request(control.PING, timeout_seconds=DEADLINE)
+        client.request(commands.PING, timeout_seconds=DEADLINE)
         release.set()
         refused = [str(answer.exception(DEADLINE)) for answer in sent]
     assert sum("1,000 commands wait for actor-0" in words for words in refused) == 100

@@ -9,7 +9,8 @@ import types
 import pytest
 
 from actor_learner import run_directory
-from actor_learner.jobs import controller, rendezvous, states
+from actor_learner.jobs import controller, states
+from actor_learner.jobs.presence import rendezvous
 from actor_learner.launch import job_spec, ray, ray_job
 from actor_learner.naming import files
 from actor_learner.support import errors

@@ -10,8 +10,9 @@ import sys
 
 import pytest
 
-from actor_learner.jobs import controller, names, states
+from actor_learner.jobs import controller, states
 from actor_learner.jobs import job as job_lib
+from actor_learner.jobs.presence import names
 from actor_learner.messaging import protocol
 from actor_learner.naming import files
 from tests.launch import processes

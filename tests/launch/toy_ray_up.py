@@ -5,7 +5,7 @@ import pathlib
 import sys
 
 from actor_learner import run_directory
-from actor_learner.jobs import names
+from actor_learner.jobs.presence import names
 from actor_learner.launch import ray, run_jobs
 from tests.launch import toy_up
 

@@ -4,7 +4,7 @@ import pathlib
 import sys
 
 from actor_learner import run_directory
-from actor_learner.jobs import names
+from actor_learner.jobs.presence import names
 from actor_learner.launch import job_spec, local, restarts, run_jobs
 
 POLICY = restarts.RestartPolicy(most=2, first_delay=0.01)

@@ -13,8 +13,8 @@ from tf_agents.agents.dqn import dqn_agent
 from tf_agents.networks import q_network
 from tf_agents.train import learner as tf_agents_learner
 
-from actor_learner.learning import learner
-from actor_learner.support import errors
+from actor_learner.learning import interval_trigger, learner
+from actor_learner.support import counters, errors
 from tests.learning import tiny_agent
 from tests.learning.tiny_learner import Recorder, make, recorded
 
@@ -140,6 +140,72 @@ def test_no_summaries_are_written_without_an_interval(tmp_path):
     with make(tmp_path, summary_interval=0) as trained:
         trained.run(3)
     assert not glob.glob(str(tmp_path / "train" / "events*"))
+
+
+def test_single_steps_record_summaries_at_the_same_steps_as_one_long_run(tmp_path):
+    with make(tmp_path / "long", summary_interval=20) as trained:
+        trained.run(65)
+    with make(tmp_path / "single", summary_interval=20) as trained:
+        for _ in range(65):
+            trained.run(1)
+    assert recorded(tmp_path / "single") == recorded(tmp_path / "long")
+    assert ("before", 60) in recorded(tmp_path / "single")
+
+
+def test_a_step_changed_by_somebody_else_is_seen_by_single_steps_too(tmp_path):
+    seen = []
+    with make(tmp_path, summary_interval=50, triggers=[seen.append]) as trained:
+        for _ in range(3):
+            trained.run(1)
+        trained._agent.train_step_counter.assign(30)
+        for _ in range(3):
+            trained.run(1)
+        # From now on the step is read before each: one that is due is met wherever it comes from.
+        trained._agent.train_step_counter.assign(50)
+        trained.run(1)
+    assert seen == [1, 2, 3, 31, 32, 33, 51]
+    assert trained.last_step == 51
+    assert recorded(tmp_path) == [("before", 0), ("before", 50)]
+
+
+def test_nothing_is_entered_or_read_for_a_single_step_that_nothing_is_due_for(
+    tmp_path, monkeypatch
+):
+    fired = []
+    trigger = interval_trigger.IntervalTrigger(4, lambda: fired.append(1))
+    with make(tmp_path, summary_interval=1_000, triggers=[trigger]) as trained:
+        trained.run(1)
+        trained.run(1)
+        entered, reads = [], []
+        context, read = trained._context, counters.read
+        monkeypatch.setattr(trained._runner, "_context", lambda: entered.append(1) or context())
+        monkeypatch.setattr(trained._calls, "_context", lambda: entered.append(2) or context())
+        monkeypatch.setattr(counters, "read", lambda counter: reads.append(1) or read(counter))
+        trained.run(1)
+        assert (entered, reads, fired) == ([], [], [])
+        trained.run(1)
+        assert (entered, reads, len(fired)) == ([1], [], 1)  # Around the trigger that is due.
+
+
+def test_a_trigger_of_unknown_kind_is_called_after_every_step_with_the_summary_writer(tmp_path):
+    with make(
+        tmp_path,
+        summary_interval=1_000,
+        triggers=[lambda step: tf.summary.scalar("mine", 1.0, step=step)],
+    ) as trained:
+        with tf.summary.record_if(True):
+            for _ in range(3):
+                trained.run(1)
+    # As within the learner: only where a summary is due.
+    assert recorded(tmp_path) == [("before", 0)]
+    with make(
+        tmp_path / "all",
+        summary_interval=1,
+        triggers=[lambda step: tf.summary.scalar("mine", 1.0, step=step)],
+    ) as trained:
+        for _ in range(3):
+            trained.run(1)
+    assert [step for tag, step in recorded(tmp_path / "all") if tag == "mine"] == [1, 2, 3]
 
 
 def test_an_agent_that_changes_its_increment_still_gets_its_later_summaries(tmp_path):

@@ -88,7 +88,9 @@ def counter_loop():
         total.assign_add(number)
         return {"total": total.read_value(), "none": None, "number": number}
 
-    return train_loop.TrainLoop(step, reduce=lambda losses: losses), total
+    return train_loop.TrainLoop(
+        step, reduce=lambda losses: losses, train_step=tf.Variable(0, dtype=tf.int64)
+    ), total
 
 
 def numbers():
@@ -101,7 +103,7 @@ def test_any_number_of_iterations_is_one_trace_and_returns_the_last_losses(bind)
     iterator = numbers()
     done = 0
     for iterations in (1, 2, 7, 100, 1):
-        losses = loop.run(iterations, iterator, 10, bind=bind)
+        losses = loop.run(iterations, iterator, 10, bind=bind).losses
         done += iterations
         assert losses["number"].numpy() == done
         assert losses["none"] is None
@@ -129,17 +131,19 @@ def test_losses_of_unknown_size_are_returned_as_they_are():
     def step(iterator):
         return tf.range(next(iterator))
 
-    loop = train_loop.TrainLoop(step, reduce=lambda losses: losses)
+    loop = train_loop.TrainLoop(
+        step, reduce=lambda losses: losses, train_step=tf.Variable(0, dtype=tf.int64)
+    )
     iterator = iter(tf.data.Dataset.range(2, 100))
-    assert loop.run(1, iterator, 10).numpy().tolist() == [0, 1]
-    assert loop.run(3, iterator, 10).numpy().tolist() == [0, 1, 2, 3, 4]
+    assert loop.run(1, iterator, 10).losses.numpy().tolist() == [0, 1]
+    assert loop.run(3, iterator, 10).losses.numpy().tolist() == [0, 1, 2, 3, 4]
 
 
 def test_runs_without_graphs_when_tensorflow_is_told_to():
     loop, total = counter_loop()
     tf.config.run_functions_eagerly(True)
     try:
-        losses = loop.run(3, numbers(), 10)
+        losses = loop.run(3, numbers(), 10).losses
     finally:
         tf.config.run_functions_eagerly(False)
     assert losses["number"].numpy() == 3

@@ -18,7 +18,7 @@ from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import trajectory
 
 from actor_learner import experiment, run_directory
-from actor_learner.jobs import actor, learner, replay
+from actor_learner.jobs.workers import actor, learner, replay
 from actor_learner.replay.recording import experience_recorder
 from actor_learner.runs import one_process
 from actor_learner.support import errors

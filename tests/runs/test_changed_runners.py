@@ -7,7 +7,7 @@ import pytest
 
 from actor_learner import config, run_directory
 from actor_learner import experiment as experiment_lib
-from actor_learner.jobs import actor, learner, replay
+from actor_learner.jobs.workers import actor, learner, replay
 from actor_learner.runs import one_process
 from actor_learner.support import errors
 from tests.jobs import jobs_in_process

@@ -18,7 +18,7 @@ from actor_learner import (
     sac,
 )
 from actor_learner.environments import memory
-from actor_learner.inference import inline
+from actor_learner.inference import graph
 from actor_learner.learning import policy_export
 from actor_learner.support import errors
 
@@ -49,7 +49,7 @@ def exported(environment, agent, directory):
 def test_it_acts_as_the_policy_that_was_exported_does_in_training(name, tmp_path):
     env, original = exported(*AGENTS[name], tmp_path)
     loaded = load_policy(tmp_path / "greedy_policy")
-    stream = inline.InlineInference(original, 2)
+    stream = graph.GraphInference(original, 2)
     step = env.reset()
     for _ in range(30):  # Past the ends of episodes.
         expected = stream.act(step).action

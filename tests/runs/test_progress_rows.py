@@ -18,7 +18,7 @@ class Clock:
         return self.seconds
 
 
-def rows_of_a_run(seconds, every=1.0, interval_seconds=1.0):
+def rows_of_a_run(seconds, every=1.0, interval_seconds=1.0, steps=None):
     """Seconds at which a run that asks once `every` so many seconds writes its rows."""
     clock, rows = Clock(), []
     statistics = metrics.EpisodeStatistics()
@@ -26,7 +26,7 @@ def rows_of_a_run(seconds, every=1.0, interval_seconds=1.0):
     writer = progress_rows.ProgressRows(
         progress=progress,
         statistics=statistics,
-        counters=lambda: (int(clock.seconds), 0),
+        counters=lambda: (int(clock.seconds if steps is None else steps(clock.seconds)), 0),
         table=lambda: TABLE,
         transitions=lambda items: items,
         epsilon=None,
@@ -46,6 +46,16 @@ def test_rows_come_at_their_interval_while_the_run_is_short():
     assert rows_of_a_run(100) == [float(second) for second in range(1, 101)]
 
 
+def test_the_first_row_comes_with_the_first_steps_and_the_next_at_its_interval():
+    found = rows_of_a_run(6, every=0.25, interval_seconds=2.0, steps=lambda now: now > 0.6)
+    assert found == [0.75, 2.75, 4.75]
+
+
+def test_a_run_without_steps_writes_rows_at_their_interval_until_there_are_some():
+    found = rows_of_a_run(6, every=0.25, interval_seconds=2.0, steps=lambda now: now > 2.6)
+    assert found == [2.0, 2.75, 4.75]
+
+
 def test_rows_of_a_long_run_become_fewer(monkeypatch):
     monkeypatch.setattr(row_limit, "row_limit", lambda: 100)
     found = rows_of_a_run(10_000)
@@ -57,9 +67,9 @@ def test_rows_of_a_long_run_become_fewer(monkeypatch):
 
 def test_an_interval_that_is_longer_anyway_stays():
     assert rows_of_a_run(100_000, every=100.0, interval_seconds=200.0)[-3:] == [
-        99_600.0,
-        99_800.0,
-        100_000.0,
+        99_500.0,
+        99_700.0,
+        99_900.0,
     ]
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from actor_learner.acting import metrics
-from actor_learner.runs import reported_statistics
+from actor_learner.runs import progress_state, reported_statistics
 
 
 def report(actor, process, total, episodes=0, returns=(), lengths=(), lag=None):
@@ -39,7 +39,6 @@ def test_steps_and_episodes_of_all_actors_add_up(statistics):
     assert statistics.take(report(0, "a", 160, 3, [2.0, 3.0], [50, 60])) == 60
     assert statistics.environment_steps == 190
     assert statistics.episodes == 4
-    assert statistics.totals == {0: 160, 1: 30}
     assert statistics.returns == [2.0, 3.0, 9.0] and statistics.lengths == [50, 60, 30]
 
 
@@ -61,17 +60,36 @@ def test_a_restarted_actor_counts_from_zero_and_its_predecessor_stays_counted(st
     statistics.take(report(0, "a", 100, 5))
     assert statistics.take(report(0, "b", 40, 1)) == 40
     assert (statistics.environment_steps, statistics.episodes) == (140, 6)
-    assert statistics.totals == {0: 40}
 
 
 def test_a_resumed_learner_learns_of_what_happened_since_its_checkpoint(statistics):
     statistics.take(report(0, "a", 100, 1, [4.0], [100]))
     saved = resumed(statistics)
     statistics.take(report(0, "a", 500, 9))  # By the learner that dies now.
-    assert saved.totals == {0: 100} and saved.returns == [4.0]
+    assert saved.environment_steps == 100 and saved.returns == [4.0]
     assert saved.take(report(0, "a", 600, 11, [8.0], [10])) == 500
     assert (saved.environment_steps, saved.episodes) == (600, 11)
     assert saved.returns == [8.0] and saved.lengths == [10]
+
+
+def test_what_a_killed_process_did_not_report_is_counted_once_when_its_successor_does(statistics):
+    statistics.take(report(0, "a", 100, 5, [3.0]))
+    successor = {**report(0, "b", 20, 1, [4.0]), "earlier": [["a", 164, 7]]}
+    assert statistics.take(successor) == 64 + 20
+    assert statistics.take({**report(0, "b", 30, 1), "earlier": [["a", 164, 7]]}) == 10
+    assert (statistics.environment_steps, statistics.episodes) == (194, 8)
+
+
+def test_processes_counted_by_jobs_stay_known_while_a_run_is_in_one_process(statistics):
+    as_jobs = progress_state.ProgressState(statistics)
+    statistics.take(report(0, "a", 100, 5))
+    alone = metrics.EpisodeStatistics(10)
+    in_one_process = progress_state.ProgressState(alone)
+    in_one_process.deserialize(as_jobs.serialize())
+    later = reported_statistics.ReportedStatistics()
+    progress_state.ProgressState(later).deserialize(in_one_process.serialize())
+    assert later.take({**report(0, "b", 1), "earlier": [["a", 100, 5]]}) == 1
+    assert (later.environment_steps, later.episodes) == (101, 5)
 
 
 def test_a_run_of_one_process_goes_on_as_jobs_and_back(statistics):
@@ -79,7 +97,7 @@ def test_a_run_of_one_process_goes_on_as_jobs_and_back(statistics):
     alone.restore({"environment_steps": 70, "episodes": 3, "returns": [5.0], "lengths": [20]})
     statistics.restore(json.loads(json.dumps(alone.state())))
     assert (statistics.environment_steps, statistics.episodes) == (70, 3)
-    assert statistics.returns == [5.0] and statistics.totals == {}
+    assert statistics.returns == [5.0]
     statistics.take(report(0, "a", 30, 2, [6.0], [10]))
     assert (statistics.environment_steps, statistics.episodes) == (100, 5)
     alone.restore(json.loads(statistics.serialize()))
@@ -104,7 +122,6 @@ def test_actors_that_are_restarted_for_ever_leave_no_more_than_the_latest_proces
         assert statistics.take(report(0, f"process {number}", 10, episodes=1)) == 10
     assert statistics.environment_steps == 10 * count + 7
     assert statistics.episodes == count + 2
-    assert statistics.totals == {0: 10, 1: 7}
     assert len(statistics.state()["processes"]) == reported_statistics._REMEMBERED_PROCESSES
     # What comes again still changes nothing, after a restart of the learner as well.
     later = resumed(statistics)

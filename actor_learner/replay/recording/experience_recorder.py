@@ -32,7 +32,7 @@ _MAX_WAITING = 16
 class _WaitingShard(NamedTuple):
     """Rows that did not fit on the disk."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # Hides a method of tuples that nobody calls.
     first_row: int
     num_rows: int
     fields: dict[str, np.ndarray]

@@ -16,6 +16,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import reverb
 from absl import logging
@@ -188,7 +189,7 @@ class ReplayServer:
     def __enter__(self) -> ReplayServer:
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: Any) -> None:
         self.stop()
 
     def __repr__(self) -> str:

@@ -14,7 +14,8 @@ from actor_learner.replay.streams import sample_stream
 from actor_learner.replay.writing import block_observer
 from actor_learner.support import configurable
 
-Experience, Version = sample_stream.Experience, sample_stream.Version
+Experience = sample_stream.Experience
+Version = sample_stream.Version
 
 TABLE = sample_stream.TABLE
 

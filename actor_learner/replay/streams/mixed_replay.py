@@ -14,7 +14,8 @@ from actor_learner import experience as experience_lib
 from actor_learner.replay.streams import recorded_replay, sample_stream
 from actor_learner.support import configurable, errors
 
-Experience, Version = sample_stream.Experience, sample_stream.Version
+Experience = sample_stream.Experience
+Version = sample_stream.Version
 
 
 @configurable.register

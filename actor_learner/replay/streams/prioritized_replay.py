@@ -17,7 +17,8 @@ from actor_learner.replay.streams import highest_priority, sample_stream
 from actor_learner.replay.writing import window_observer
 from actor_learner.support import configurable, errors
 
-Experience, Version = sample_stream.Experience, sample_stream.Version
+Experience = sample_stream.Experience
+Version = sample_stream.Version
 
 TABLE = sample_stream.TABLE
 

@@ -23,7 +23,8 @@ from actor_learner.replay.streams import sample_stream
 from actor_learner.replay.writing import block_observer, item_writer
 from actor_learner.support import configurable, errors
 
-Experience, Version = sample_stream.Experience, sample_stream.Version
+Experience = sample_stream.Experience
+Version = sample_stream.Version
 
 UNKNOWN_VERSION = -1
 """Version of recorded transitions: policies of another run chose the actions."""

@@ -58,7 +58,7 @@ class RecordedSequences(recorded_replay.RecordedStream):
     def table_name(self) -> str:
         return self._sequences.table_name
 
-    @property
+    @property  # type: ignore[override]  # A class attribute that instances compute.
     def priority_offset(self) -> float:
         return self._sequences.priority_offset
 

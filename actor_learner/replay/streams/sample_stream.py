@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import copy
 import dataclasses
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional, TypeVar
 
 import reverb
 import tensorflow as tf
@@ -19,6 +19,8 @@ TABLE = "experience"
 
 Version = Optional[Callable[[], int]]
 """Returns the train step of the policy that acts, which items carry; None is 0."""
+
+Stream = TypeVar("Stream", bound="SampleStream")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +112,7 @@ class SampleStream(abc.ABC):
         """Name of the table that holds the experience, the first of `tables()`."""
         return table_names.of_run(self._name, self._run_id) if self._run_id else self._name
 
-    def for_run(self, run_id: str) -> SampleStream:
+    def for_run(self: Stream, run_id: str) -> Stream:
         """A copy of this stream whose tables all carry the run's id in their names.
 
         Both ends of the copy then refuse the server of another run that has taken the port of

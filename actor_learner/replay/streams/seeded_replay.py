@@ -16,7 +16,8 @@ from actor_learner.replay.streams import sample_stream
 from actor_learner.replay.writing import lane_observer
 from actor_learner.support import configurable, errors, reverb_calls
 
-Experience, Version = sample_stream.Experience, sample_stream.Version
+Experience = sample_stream.Experience
+Version = sample_stream.Version
 
 TABLE = sample_stream.TABLE
 _POLL_SECONDS = 0.01

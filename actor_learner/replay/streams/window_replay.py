@@ -13,7 +13,8 @@ from actor_learner.replay.server import signatures, tables
 from actor_learner.replay.streams import sample_stream
 from actor_learner.support import configurable, errors
 
-Experience, Version = sample_stream.Experience, sample_stream.Version
+Experience = sample_stream.Experience
+Version = sample_stream.Version
 
 TABLE = sample_stream.TABLE
 

@@ -56,7 +56,7 @@ class LaneStreams:
         self._flush_seconds = flush_seconds
         self._last_flush = time.monotonic()
         self._timeout_seconds = timeout_seconds
-        self._layout: trajectory_layout.TrajectoryLayout | None = None
+        self._layout: Any = None  # A TrajectoryLayout, from the first trajectory on.
         self._step_signatures = self._fetch_step_signatures(sequence_length)
         self._lanes = [self._open_lane()]
         self._lane = self._lanes[0]  # The one that is being observed.

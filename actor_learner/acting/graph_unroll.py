@@ -1,0 +1,189 @@
+"""Acting in a tensor environment: policy and environment take many steps in one graph call."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tree
+from tf_agents.policies import tf_policy
+from tf_agents.trajectories import time_step as ts
+
+from actor_learner.environments.tensor import environment
+from actor_learner.inference import protocol
+
+
+def fits(env: Any, policy: Any) -> bool:
+    """Whether whole unrolls of this policy in this environment can be one graph call."""
+    return isinstance(env, environment.TensorEnvironment) and isinstance(policy, tf_policy.TFPolicy)
+
+
+class GraphUnroll:
+    """The lanes that an actor steps; its `inference` chooses the actions, and both know the future.
+
+    The first `inference.act` of an unroll takes `length` steps of all lanes in one graph call.
+    That `act` and the following ones hand out its actions, `step` the time steps that these led
+    to. An actor that collects `length` batched steps in each run therefore acts on one version of
+    the policy, the one that the run began with, and its observers see every step as ever.
+
+    Steps with actions of others, before the first `act` or between two unrolls, such as random
+    ones, go to the environment one by one.
+
+    Args:
+      env: The environment; it goes on where the last unroll ended.
+      policy: A TF policy; variables that it reads, schedules included, take effect in the next
+        unroll.
+      length: T, batched steps in a graph call.
+    """
+
+    batched = True
+
+    def __init__(
+        self, env: environment.TensorEnvironment, policy: tf_policy.TFPolicy, length: int
+    ) -> None:
+        self.env = env
+        self.policy = policy
+        self.length = length
+        self.num_lanes = env.batch_size
+        self.time_step_spec = env.time_step_spec
+        self.action_spec = env.action_spec
+        self.get_info = env.get_info
+        self.close = env.close
+        self.inference = UnrollInference(self)
+        self._initial_state = policy.get_initial_state(self.num_lanes)
+        self._state = tf.nest.flatten(self._initial_state)
+        self.trace_count = 0  # How often the unroll was traced.
+        self._unroll: Any = None
+        self._steps: list[_Step] = []  # Of the unroll, those that were not handed out; last first.
+
+    def reset(self) -> ts.TimeStep:
+        """Resets all lanes; what is left of an unroll is forgotten."""
+        self._steps.clear()
+        return self.env.reset()
+
+    def forget_policy_state(self) -> None:
+        """Has the policy of all lanes begin with a fresh state."""
+        self._state = tf.nest.flatten(self._initial_state)
+
+    def response(self, time_step: ts.TimeStep) -> protocol.Response:
+        """The actions of the next step of the unroll; takes another one if it is at its end."""
+        if not self._steps:
+            self._steps = self._take(time_step)
+        return self._steps[-1].response
+
+    def step(self, action: Any) -> ts.TimeStep:
+        """The time step that the latest actions of the policy led to."""
+        if not self._steps:
+            return self.env.step(action)
+        time_step = self._steps.pop().next_time_step
+        self.env.check(time_step)
+        return time_step
+
+    def _take(self, time_step: ts.TimeStep) -> list[_Step]:
+        flat = [tf.constant(leaf) for leaf in tf.nest.flatten(time_step)]
+        carry = tf.nest.flatten(self.env.carry)
+        if self._unroll is None:
+            self._structure = (time_step, self.env.carry)
+            self._unroll = tf.function(self._build, autograph=False).get_concrete_function(
+                *map(_spec, [*flat, *carry, *self._state])
+            )
+        (carry, time_step, state), rows = self._unroll(*flat, *carry, *self._state)
+        self._state = state
+        self.env.resume(carry)
+        rows = tf.nest.map_structure(lambda leaf: leaf.numpy(), rows)
+        last = tf.nest.map_structure(lambda leaf: leaf.numpy(), time_step)
+        return _steps(*rows, last)
+
+    def _build(self, *inputs: tf.Tensor) -> tuple[Any, Any]:
+        self.trace_count += 1
+        time_step, carry = tf.nest.pack_sequence_as(
+            self._structure, inputs[: len(inputs) - len(self._state)]
+        )
+        state = list(inputs[len(inputs) - len(self._state) :])
+        # One call tells the structure and the types of what is gathered; it is not executed.
+        outputs = tf.nest.map_structure(_spec, self._row(time_step, state)[1])
+        arrays = [
+            tf.TensorArray(spec.dtype, self.length, element_shape=spec.shape)
+            for spec in tf.nest.flatten(outputs)
+        ]
+
+        def body(count, time_step, carry, state, arrays):
+            state, row = self._row(time_step, state)
+            arrays = [array.write(count, leaf) for array, leaf in zip(arrays, tf.nest.flatten(row))]
+            carry, time_step = self.env.lanes.step(carry, row[1])
+            return count + 1, time_step, carry, state, arrays
+
+        _, time_step, carry, state, arrays = tf.while_loop(
+            lambda count, *_: count < self.length,
+            body,
+            (tf.constant(0), time_step, carry, state, arrays),
+            maximum_iterations=self.length,
+        )
+        rows = tf.nest.pack_sequence_as(outputs, [array.stack() for array in arrays])
+        return (carry, time_step, state), rows
+
+    def _row(self, time_step: ts.TimeStep, state: list[tf.Tensor]) -> tuple[list, tuple]:
+        """The policy's next state, and what is gathered of a step: it, action, info, state."""
+        if state:
+            # A lane that begins an episode begins with a fresh state, whatever the policy does.
+            first = tf.equal(time_step.step_type, ts.StepType.FIRST)
+            state = [
+                tf.where(tf.reshape(first, [-1] + [1] * (leaf.shape.rank - 1)), initial, leaf)
+                for initial, leaf in zip(tf.nest.flatten(self._initial_state), state)
+            ]
+        packed = tf.nest.pack_sequence_as(self._initial_state, state)
+        step = self.policy.action(time_step, packed)
+        return tf.nest.flatten(step.state), (time_step, step.action, step.info, packed)
+
+
+class UnrollInference:
+    """The inference stream of a `GraphUnroll`."""
+
+    def __init__(self, unroll: GraphUnroll) -> None:
+        self._unroll = unroll
+        self.act = unroll.response
+        self.reset = unroll.forget_policy_state
+
+    @property
+    def policy(self) -> tf_policy.TFPolicy:
+        return self._unroll.policy
+
+
+class _Step(NamedTuple):
+    """One batched step of an unroll: what the policy answered, and where that led."""
+
+    response: protocol.Response
+    next_time_step: ts.TimeStep
+
+
+def _steps(time_steps: ts.TimeStep, action: Any, info: Any, state: Any, last: Any) -> list[_Step]:
+    """The steps of an unroll, the last one first, as views that nobody writes to.
+
+    Args:
+      time_steps: Those acted on, arrays `[T, lanes, ...]`, like the next three.
+      action: What the policy chose.
+      info: What else it said.
+      state: Its state before.
+      last: The time step after the last action, `[lanes, ...]`.
+    """
+    parts = (_rows(part) for part in (action, info, state))
+    responses = [protocol.Response(*row) for row in zip(*parts)]
+    next_time_steps = [*_rows(time_steps), last][1:]
+    return [_Step(*pair) for pair in zip(responses, next_time_steps)][::-1]
+
+
+def _rows(nest: Any) -> Iterable[Any]:
+    """Nests of the rows of arrays `[T, ...]`; for a nest without any, that nest for ever."""
+    leaves = tree.flatten(nest)
+    if not leaves:
+        return itertools.repeat(nest)
+    if isinstance(nest, np.ndarray):
+        return list(nest)
+    return [tree.unflatten_as(nest, row) for row in zip(*leaves)]
+
+
+def _spec(tensor: tf.Tensor) -> tf.TensorSpec:
+    return tf.TensorSpec(tensor.shape, tensor.dtype)

@@ -1,0 +1,1 @@
+"""What jobs tell one another: news, policy, reports and results, and the contract of the run."""

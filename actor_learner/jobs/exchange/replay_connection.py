@@ -1,0 +1,155 @@
+"""A job's connection to the replay server of its run, found and checked."""
+
+from __future__ import annotations
+
+import time
+
+import reverb
+from absl import logging
+
+from actor_learner.jobs import job as job_lib
+from actor_learner.jobs.exchange import peer
+from actor_learner.messaging import protocol
+from actor_learner.runs import contract as contract_lib
+from actor_learner.runs import model as model_lib
+from actor_learner.support import errors, reverb_calls
+
+CONTRACT = "contract"
+"""The request by which a job learns what it joins, and where the server is."""
+
+_TRY_SECONDS = 5.0
+_ASK_SECONDS = 2.0
+_PAUSE_SECONDS = 0.3
+
+
+class ReplayConnection:
+    """The replay server, and what the replay job says about the run.
+
+    The tables of a run carry its id, so that nothing is ever written to or read from the server of
+    another run which has been given the port.
+
+    Args:
+      job: Whose connection it is.
+      timeout_seconds: How long to wait for the replay job to be ready.
+
+    Attributes:
+      address: `host:port` of the Reverb server.
+      client: Of the server.
+      contract: What all jobs of the run agree on.
+
+    Raises:
+      errors.JobTimeoutError: If it is not ready by then.
+    """
+
+    def __init__(self, job: job_lib.Job, *, timeout_seconds: float = 180.0) -> None:
+        self._job = job
+        self._asked_at = 0.0
+        self._is_away = False
+        deadline = time.monotonic() + timeout_seconds
+        self._peer = peer.Peer(job, "replay", timeout_seconds=timeout_seconds)
+        try:
+            self.address, self.contract = self._first_answer(deadline, timeout_seconds)
+        except BaseException:
+            self._peer.close()
+            raise
+        self.client = reverb.Client(self.address)
+
+    @property
+    def run_id(self) -> str:
+        return self.contract["run id"]
+
+    @property
+    def num_lanes(self) -> int:
+        """Lanes of each actor of the run."""
+        return self.contract["lanes per actor"]
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the server did not answer when something was last asked or sent."""
+        return self._is_away
+
+    def check(self, model: model_lib.Model) -> None:
+        """Compares what this job has built with the run's contract.
+
+        Raises:
+          errors.SpecMismatchError: If they differ, naming every difference.
+        """
+        contract_lib.require_same(model.contract(self.run_id), self.contract, str(self._job))
+
+    def note_outage(self, error: errors.ReplayError) -> None:
+        """Takes notice that the server does not answer, and says so once per outage.
+
+        Raises:
+          errors.ReplayMovedError: If it is elsewhere by now.
+        """
+        if not self._is_away:
+            logging.warning("%s waits: %s", self._job, error)
+        self._is_away = True
+        self._require_same_address()
+
+    def is_there(self) -> bool:
+        """Whether the server is there; after an outage it is asked, which may take seconds.
+
+        Raises:
+          errors.ReplayMovedError: If it is elsewhere by now.
+        """
+        if not self._is_away:
+            return True
+        try:
+            self.require_answer()
+        except errors.ReplayTimeoutError as error:
+            self.note_outage(error)
+            return False
+        self._is_away = False
+        logging.info("%s: the replay server answers.", self._job)
+        return True
+
+    def give_up(self) -> None:
+        """Takes notice that the server is gone for good, for this job."""
+        self._is_away = True
+
+    def require_answer(self, timeout_seconds: float = _TRY_SECONDS) -> None:
+        """Raises `errors.ReplayTimeoutError` unless the server answers."""
+        reverb_calls.fetch_tables(self.client, timeout_seconds)
+
+    def close(self) -> None:
+        """Ends the wire to the replay job; safe to call twice."""
+        self._peer.close()
+
+    def _first_answer(
+        self, deadline: float, timeout_seconds: float
+    ) -> tuple[str, contract_lib.Contract]:
+        while True:
+            try:
+                return self._ask()
+            except (protocol.NoAnswerError, protocol.RefusedError) as error:
+                # It has only just been started, or has died and is started again.
+                if time.monotonic() >= deadline:
+                    raise errors.JobTimeoutError(
+                        f"{self._job} has waited {timeout_seconds:g} s for the replay job to be "
+                        f"ready: {error}"
+                    ) from error
+            if self._job.stopping.wait(_PAUSE_SECONDS):
+                raise job_lib.Stopping(f"{self._job} was asked to end")
+            self._peer.check()
+
+    def _ask(self) -> tuple[str, contract_lib.Contract]:
+        answer = self._peer.request(CONTRACT, timeout_seconds=_TRY_SECONDS).body
+        return answer["address"], answer["contract"]
+
+    def _require_same_address(self) -> None:
+        """Asks, every few seconds at most, whether the server is elsewhere by now."""
+        now = time.monotonic()
+        if now - self._asked_at < _ASK_SECONDS:
+            return
+        self._asked_at = now
+        self._peer.check()
+        try:
+            address, _ = self._ask()
+        except (protocol.NoAnswerError, protocol.RefusedError):
+            return  # It has not come back yet.
+        if address != self.address:
+            raise errors.ReplayMovedError(
+                f"{self._job} knew the replay server at {self.address}, which is silent; it is at "
+                f"{address} now: start this job again"
+            )

@@ -1,0 +1,409 @@
+"""The learner job: trains on what the actors have written, and publishes the policy."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from absl import logging
+
+from actor_learner import experiment as experiment_lib
+from actor_learner import parts, run_settings
+from actor_learner.jobs import settings, worker
+from actor_learner.jobs.exchange import inbox, publisher, replay_connection
+from actor_learner.jobs.exchange import news as news_lib
+from actor_learner.jobs.workers import (
+    actor_watch,
+    done_marker,
+    learner_pacing,
+    run_files,
+    training_slices,
+)
+from actor_learner.learning import policy_export
+from actor_learner.messaging import protocol
+from actor_learner.parameters import store
+from actor_learner.replay.reading import version_limit
+from actor_learner.replay.server import state
+from actor_learner.reporting import curve, jsonl, metric_files
+from actor_learner.runs import (
+    best_policy,
+    contract,
+    evaluations,
+    final_evaluation,
+    learning_side,
+    model,
+    reported_statistics,
+    stored_versions,
+    warm_start,
+)
+from actor_learner.runs import epoch as epoch_lib
+from actor_learner.support import errors, fault_points, unsaved
+
+KIND = "learner"
+_IDLE_SECONDS = 0.01
+_UNREACHABLE_SECONDS = 1.0
+_REST_SECONDS = 0.2
+_TABLE_SECONDS = 5.0
+_LAST_REPORTS_SECONDS = 40.0
+
+
+class LearnerJob(worker.Worker):
+    """Trains in slices, as fast as the experience at hand allows.
+
+    Counts the actors' steps from their reports, writes the run's metrics, checkpoints and policies,
+    and completes when the steps are taken or an evaluator reports the target return; if there are
+    evaluators, once the final version has been evaluated.
+
+    Requests of actors and evaluators are answered between two slices, when what they say has been
+    taken in: what was answered is part of the next checkpoint.
+
+    Args:
+      num_evaluators: How many evaluators the run has, if it is known; others that show themselves
+        count as well.
+    """
+
+    def __init__(self, num_evaluators: int = 0) -> None:
+        self._num_evaluators = num_evaluators
+        self._closing = contextlib.ExitStack()
+        self._saving = threading.Lock()
+        self._limit: version_limit.VersionLimit | None = None
+        self._final: final_evaluation.FinalEvaluation | None = None
+
+    def configure(self) -> None:
+        job = self.job
+        if job.index != 0:
+            raise errors.ConfigError(f"--index={job.index} is out of range: a run has one learner")
+        if job.run_dir is None:
+            raise errors.ConfigError(
+                f"the learner leaves checkpoints, metrics and policies behind, but --run={job.run} "
+                f"is not a directory: pass --run=some/place/{job.run}"
+            )
+        run_files.lock_run(job, self._closing)
+        self._settings = settings.declared(job.source)
+        self._closing.enter_context(parts.scope())
+        self._experiment = experiment_lib.Experiment()
+        self._replay = replay_connection.ReplayConnection(job)
+        self._closing.callback(self._replay.close)
+        self._model = self._make_model()
+        self._replay.check(self._model)
+        # From here on an earlier learner that wakes up is refused.
+        self._epoch = epoch_lib.Epoch.begin(job.run_dir)
+        parts.publish(
+            run_dir=str(job.run_dir),
+            train_step=self._model.train_step,
+            environment_step=self._model.environment_step,
+            agent=self._model.agent,
+            replay_client=self._replay.client,
+        )
+        warm_start.WarmStart().apply(self._model.agent, job.run_dir)
+        self._build_learning()
+        self._build_evaluations()
+        self._publisher = publisher.Publisher(
+            job.wire,
+            self._model.published_variables(),
+            epoch=self._epoch.number,
+            version=self._learning.train_step,
+            interval_seconds=self._model.plan.publish_seconds,
+            limit=self._limit,
+        )
+        self._inbox.open()
+        run_files.describe_run(job)
+        self._done = done_marker.DoneMarker(job.run_dir.path, self._experiment)
+        self._learning.start()
+        failure = self._done.failure_of(self._learning.train_step)
+        if failure is not None:
+            raise errors.EvaluationError(failure)
+        reason = self._done.of(self._learning.train_step)
+        if reason is not None:
+            # A predecessor died after its last train step: the others still have to hear of it.
+            self._finish(reason)
+
+    def poll(self) -> worker.PollResult | bool:
+        self._take_messages()
+        self._inbox.answer_leaving(self._learning.save)
+        if self._final is not None:
+            return self._rest()
+        ended = self._evaluations.target_reached or self._learning.stop_reason
+        if ended is not None:
+            self._finish(ended)
+            return False
+        try:
+            if not self._replay.is_there():
+                return worker.PollResult(idle_seconds=_UNREACHABLE_SECONDS)
+            due = self._learning.updates_due()
+        except errors.ReplayTimeoutError as error:
+            self._replay.note_outage(error)
+            return worker.PollResult(idle_seconds=_UNREACHABLE_SECONDS)
+        if due <= 0 and self._learning.environment_step >= self._experiment.environment_steps:
+            self._learning.pacing.require_training(*self._learning.counters())
+            self._finish("all steps are taken")
+            return False
+        due = min(due, self._publisher.fresh_updates(self._learning.train_step))
+        if due > 0:
+            self._actors.has_experience()
+            self._slices.run(due)
+        else:
+            self._actors.look(bool(self._inbox.actors))
+        self._tell()
+        return worker.PollResult(idle_seconds=0.0 if due > 0 else _IDLE_SECONDS)
+
+    def status(self) -> dict[str, Any]:
+        steps = self._learning.environment_step
+        status: dict[str, Any] = {
+            "steps": self._learning.train_step_now,
+            "version": self._publisher.version,
+            "environment_steps": steps,
+            "actors": len(self._inbox.actors),
+            "message": f"{steps:,} environment steps",
+        }
+        lag = self._learning.trainer.version_lag
+        if lag is not None:
+            status["version_lag"] = round(lag)
+        if self._limit is not None:
+            status["dropped_items"] = self._limit.dropped
+        if self._learning.trainer.learner.skips_steps:
+            skipped = status["skipped_steps"] = self._learning.progress.skipped_steps
+            if skipped:
+                status["message"] += f", {skipped:,} train steps skipped: not finite"
+        if self._actors.is_alone:
+            status["message"] += "; no actor is there"
+        return status
+
+    def save(self) -> None:
+        if self._final is None:
+            self._learning.trainer.save_after_failure()
+
+    def close(self) -> None:
+        self._closing.close()
+
+    def _make_model(self) -> model.Model:
+        return model.Model(
+            self._experiment,
+            *contract.specs_of(self._replay.contract),
+            self._replay.num_lanes,
+            run_id=self._replay.run_id,
+            seed=self.job.seed,
+        )
+
+    def _build_learning(self) -> None:
+        experiment, plan, job = self._experiment, self._model.plan, self.job
+        if experiment.staleness.when_lagging == run_settings.DROP:
+            self._limit = version_limit.VersionLimit(
+                self._model.train_step, experiment.staleness.max_version_lag
+            )
+        self._statistics = reported_statistics.ReportedStatistics()
+        self._inbox = inbox.Inbox(
+            job.wire,
+            epoch=self._epoch.number,
+            statistics=self._statistics,
+            environment_step=self._model.environment_step,
+            known_steps=lambda: self._learning.environment_step,
+            on_result=self._take_result,
+        )
+        # The number of steps is restored with the learner; the rows continue from there.
+        self._metric_files: metric_files.MetricFiles | None = None
+        self._learning = learning_side.LearningSide(
+            experiment,
+            plan,
+            self._model.algorithm,
+            job.run_dir,
+            self._replay.address,
+            train_step=self._model.train_step,
+            environment_step=self._model.environment_step,
+            statistics=self._statistics,
+            steps_taken=lambda: self._inbox.steps,
+            table=self._table_state,
+            on_row=self._write_metrics,
+            why_no_sample=lambda: (
+                f"the learner has waited {experiment.sample_timeout_seconds:g} s for a sample of "
+                f"the replay server at {self._replay.address}"
+            ),
+            limit=self._limit,
+            version_lag_seconds=self._statistics.take_version_lag_seconds,
+            while_saving=self._while_saving,
+        )
+        self._closing.callback(self._learning.close)
+        self._learning.pacing = learner_pacing.make_pacing(
+            plan, self._learning, self._limit, self._table_state, self._num_actors
+        )
+        self._metric_files = metric_files.open_metric_files(
+            job.run_dir, self._learning.environment_step, experiment.reporting.loggers
+        )
+        self._closing.callback(self._close_metrics)
+        self._actors = actor_watch.ActorWatch(job, self._settings.patience_seconds)
+        self._slices = training_slices.TrainingSlices(
+            job,
+            self._learning,
+            self._replay,
+            table=self._table_state,
+            timeout_seconds=experiment.sample_timeout_seconds,
+            meanwhile=self._while_training,
+        )
+        self._closing.callback(self._slices.close)
+
+    def _build_evaluations(self) -> None:
+        run_dir, target = self.job.run_dir, self._experiment.evaluation.target_return
+        versions = store.ParameterStore(run_dir.path / store.DIRECTORY)
+        self._stored = stored_versions.StoredVersions(versions, self._model, self._epoch)
+        self._evaluations = evaluations.Evaluations(
+            best_policy.BestPolicyKeeper(self._make_model, run_dir.best, versions, target),
+            on_row=self._write_metrics,
+            seconds=lambda: self._learning.progress.seconds,
+            target_return=target,
+        )
+
+    def _table_state(self) -> state.TableState:
+        return state.table_state(
+            self._replay.client, self._model.plan.stream.table_name, _TABLE_SECONDS
+        )
+
+    def _num_actors(self) -> int:
+        return max(1, len(self._inbox.actors))
+
+    # Messages: received in the wire's thread, taken in between two slices of training.
+
+    def _take_messages(self) -> None:
+        if not self._saving.acquire(blocking=False):
+            return  # What a checkpoint holds must be of one moment.
+        try:
+            self._epoch.require_latest()
+            self._inbox.take_all()
+        finally:
+            self._saving.release()
+
+    def _take_result(self, request: protocol.Request) -> None:
+        self._evaluations.take(
+            news_lib.result_of(request.body), request.message.arrays.get("policy")
+        )
+        fault_points.reach(fault_points.RESULT_KEPT)
+        request.answer({"epoch": self._epoch.number})
+
+    @contextlib.contextmanager
+    def _while_saving(self) -> Iterator[None]:
+        with self._saving:
+            self._epoch.require_latest()
+            yield
+            fault_points.reach(fault_points.CHECKPOINT_SAVED)
+
+    def _while_training(self, is_stuck: bool) -> None:
+        self._take_messages()
+        try:
+            self._tell_news(beyond=is_stuck)
+        except errors.ReplayTimeoutError as error:
+            self._replay.note_outage(error)
+
+    # What the others are told.
+
+    def _tell(self) -> None:
+        """Tells the other jobs, the parameter store and the metrics how far training is."""
+        self._publisher.publish(self._learning.train_step)
+        try:
+            self._tell_news()
+        except errors.ReplayTimeoutError as error:
+            self._replay.note_outage(error)
+            return
+        self._stored.push_if_due()
+        self._write_row(final=False)
+
+    def _tell_news(self, *, beyond: bool = False) -> None:
+        """Says how far the learner is and how far actors may go; `beyond` the end if they must."""
+        steps, train_step = self._learning.environment_step, self._learning.train_step_now
+        done = self._final is not None
+        allowed = steps if done else self._learning.pacing.steps_allowed(steps, train_step)
+        if not beyond:
+            allowed = min(allowed, self._experiment.environment_steps)
+        self._publisher.tell(
+            news_lib.News(
+                epoch=self._epoch.number,
+                train_step=train_step,
+                version=self._publisher.version,
+                environment_step=steps,
+                steps_allowed=allowed,
+                num_actors=self._num_actors(),
+                done=done,
+            )
+        )
+
+    def _write_row(self, *, final: bool) -> None:
+        try:
+            if final:
+                self._learning.write_row()
+            else:
+                self._learning.write_row_if_due()
+        except errors.ReplayTimeoutError as error:
+            logging.warning("No line of metrics: %s", error)
+
+    # The end.
+
+    def _finish(self, reason: str) -> None:
+        """Saves and exports, then publishes the final version and says that it is the final one."""
+        train_step, run_dir = self._learning.train_step, self.job.run_dir
+        self._learning.save()
+        fault_points.reach(fault_points.LAST_CHECKPOINT_SAVED)
+        self._done.note(train_step, reason)
+        fault_points.reach(fault_points.DONE_NOTED)
+        self._stored.push()
+        policy_export.export_policies(
+            str(run_dir.policies), self._model.agent, self._model.train_step
+        )
+        self._publisher.publish(train_step, now=True)
+        self._write_row(final=True)
+        self._final = final_evaluation.FinalEvaluation(
+            train_step,
+            self._settings.final_evaluation_seconds,
+            num_evaluators=self._num_evaluators,
+        )
+        self._finished_at = time.monotonic()
+        self._finished_with = self._learning.environment_step
+        self._tell_news()
+        logging.info("Training is complete: %s.", reason)
+
+    def _rest(self) -> worker.PollResult:
+        """Waits, training being complete, for the final version's evaluation to write it down."""
+        self._tell_news()
+        raters = self._evaluations.raters(self._final.version)
+        waited = time.monotonic() - self._finished_at
+        # Actors tell of their last turns, which they were in the middle of; one that was killed has
+        # a successor that tells of them.
+        all_reported = not self._inbox.actors and not self._inbox.lost
+        done = (all_reported or waited > _LAST_REPORTS_SECONDS) and not (
+            self._final.is_expected(self._inbox.present("evaluator"), raters, self._inbox.left)
+        )
+        if done and self._learning.environment_step != self._finished_with:
+            self._learning.save()
+            self._write_row(final=True)
+        if done:
+            self._require_rated()
+        return worker.PollResult(done=done, idle_seconds=_REST_SECONDS)
+
+    def _require_rated(self) -> None:
+        """Refuses to call a run a success whose final version cannot be evaluated."""
+        version = self._final.version
+        try:
+            self._evaluations.require_finite(version)
+        except errors.EvaluationError as error:
+            self._done.note(version, self._done.of(version), failure=str(error))
+            raise
+
+    def _write_metrics(self, row: dict[str, Any]) -> None:
+        self._epoch.require_latest()
+        self._metric_files.write(row)
+
+    def _close_metrics(self) -> None:
+        run_dir = self.job.run_dir
+        self._metric_files.close()
+        if self.job.displaced:
+            return
+        unsaved.ledger().attempt(
+            run_dir.curve.name,
+            lambda: curve.draw_curve(
+                jsonl.read_rows(run_dir.metrics_jsonl),
+                run_dir.curve,
+                run_dir.path.name,
+                self._experiment.evaluation.target_return,
+            ),
+            where=run_dir.curve,
+        )
