@@ -15,9 +15,17 @@ from actor_learner.launch import job_spec, launcher_wire, status_reader, supervi
 from actor_learner.launch import scaling as scaling_lib
 from actor_learner.messaging import keys as keys_lib
 from actor_learner.naming import connect
-from actor_learner.support import signals
+from actor_learner.reporting import run_summary, summary
+from actor_learner.support import programs, signals
 
 OK, FAILED, BAD_CONFIGURATION, LACKING = 0, 1, 2, 4
+
+_HEADLINES = {
+    supervisor.COMPLETED: "completed",
+    supervisor.INTERRUPTED: "interrupted",
+    supervisor.STOPPED: "interrupted",
+    supervisor.FAILED: "failed",
+}
 
 
 def run_jobs(
@@ -88,6 +96,9 @@ def run_jobs(
     lacks = outcome.status == supervisor.COMPLETED and bool(outcome.without)
     without = f" without {', '.join(outcome.without)}" if lacks else ""
     for line in [*outcome.lines, f"{outcome.status}{without}: {run_dir}"]:
+        print(line, file=terminal, flush=True)
+    then = summary.NextSteps.commands(run_dir.path, programs.directory(), resume="up")
+    for line in run_summary.closing_lines(run_dir, _HEADLINES[outcome.status], then):
         print(line, file=terminal, flush=True)
     if outcome.status == supervisor.INTERRUPTED:
         return stop.exit_code
