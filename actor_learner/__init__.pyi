@@ -1,5 +1,6 @@
 """The types of the public names, which the package itself imports when they are first used."""
 
+from actor_learner import parts as parts
 from actor_learner.acting import metrics as metrics
 from actor_learner.acting.actor import Actor as Actor
 from actor_learner.acting.actor import collect_metrics as collect_metrics
@@ -8,12 +9,25 @@ from actor_learner.acting.evaluator import Evaluator as Evaluator
 from actor_learner.acting.per_lane import PerLaneObserver as PerLaneObserver
 from actor_learner.agents.algorithm import Algorithm as Algorithm
 from actor_learner.agents.algorithm import World as World
+from actor_learner.agents.bc import bc as bc
+from actor_learner.agents.c51 import c51 as c51
+from actor_learner.agents.cql_sac import cql_sac as cql_sac
+from actor_learner.agents.ddpg import ddpg as ddpg
+from actor_learner.agents.dqn import dqn as dqn
+from actor_learner.agents.impala import impala as impala
+from actor_learner.agents.ppo import ppo as ppo
+from actor_learner.agents.r2d2 import r2d2 as r2d2
+from actor_learner.agents.sac import sac as sac
+from actor_learner.agents.td3 import td3 as td3
 from actor_learner.environments import suite_atari as suite_atari
 from actor_learner.environments import suite_gymnasium as suite_gymnasium
 from actor_learner.environments import suite_mujoco as suite_mujoco
 from actor_learner.environments import suite_pybullet as suite_pybullet
 from actor_learner.environments.checks import check_environment as check_environment
 from actor_learner.environments.gymnasium import GymnasiumEnvironment as GymnasiumEnvironment
+from actor_learner.environments.tensor.dynamics import Dynamics as Dynamics
+from actor_learner.environments.tensor.dynamics import Outcome as Outcome
+from actor_learner.environments.tensor.environment import TensorEnvironment as TensorEnvironment
 from actor_learner.evaluation_settings import Evaluation as Evaluation
 from actor_learner.experience import Sequence as Sequence
 from actor_learner.experience import Unroll as Unroll
@@ -27,6 +41,7 @@ from actor_learner.learning.evaluation import EvaluationTrigger as EvaluationTri
 from actor_learner.learning.interval_trigger import IntervalTrigger as IntervalTrigger
 from actor_learner.learning.learner import Learner as Learner
 from actor_learner.learning.ppo_learner import PPOLearner as PPOLearner
+from actor_learner.learning.priority_updater import PriorityUpdater as PriorityUpdater
 from actor_learner.learning.step_per_second_tracker import (
     StepPerSecondTracker as StepPerSecondTracker,
 )
@@ -58,6 +73,7 @@ from actor_learner.replay.streams.mixed_replay import MixedReplay as MixedReplay
 from actor_learner.replay.streams.prioritized_replay import PrioritizedReplay as PrioritizedReplay
 from actor_learner.replay.streams.recorded_replay import RecordedReplay as RecordedReplay
 from actor_learner.replay.streams.recorded_sequences import RecordedSequences as RecordedSequences
+from actor_learner.replay.streams.sample_stream import Experience as Experience
 from actor_learner.replay.streams.sample_stream import SampleStream as SampleStream
 from actor_learner.replay.streams.seeded_replay import SeededReplay as SeededReplay
 from actor_learner.replay.streams.sequence_replay import SequenceReplay as SequenceReplay
@@ -65,10 +81,16 @@ from actor_learner.replay.streams.unroll_queue import UnrollQueue as UnrollQueue
 from actor_learner.replay.streams.window_replay import WindowReplay as WindowReplay
 from actor_learner.replay.writing.block_observer import BlockObserver as BlockObserver
 from actor_learner.replay.writing.lane_observer import LaneObserver as LaneObserver
+from actor_learner.reporting.logger import RunContext as RunContext
+from actor_learner.reporting.wandb_logger import WandbLogger as WandbLogger
 from actor_learner.run_directory import RunDirectory as RunDirectory
 from actor_learner.run_settings import Checkpoints as Checkpoints
 from actor_learner.run_settings import Reporting as Reporting
 from actor_learner.run_settings import Staleness as Staleness
+from actor_learner.runs.loaded_policy import LoadedPolicy as LoadedPolicy
+from actor_learner.runs.loaded_policy import load_policy as load_policy
 from actor_learner.runs.one_process import OneProcess as OneProcess
+from actor_learner.runs.python_run import train as train
+from actor_learner.runs.result import Result as Result
 
 __version__: str

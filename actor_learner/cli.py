@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from actor_learner.commands import control, keys, params, plot, run_paths, scale, up
+from actor_learner.commands import help as help_command
 from actor_learner.jobs import flags, kinds
 from actor_learner.jobs import main as jobs_main
 from actor_learner.runs import warm_start
@@ -114,6 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     keys.add_parser(commands)
     params.add_parser(commands)
     plot.add_parser(commands)
+    help_command.add_parser(commands)
     return parser
 
 

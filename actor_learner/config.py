@@ -97,6 +97,14 @@ def check_all_used() -> None:
     usage.check_all_used()
 
 
+def drop_orphaned() -> list[str]:
+    """Takes out bindings of what an override has replaced; returns lines that say so.
+
+    To be called when everything is constructed, before the configuration is written.
+    """
+    return usage.drop_orphaned()
+
+
 def unused() -> dict[str, str]:
     """What `check_all_used` would complain about: place and reason of each binding, by its name."""
     return usage.unused()

@@ -90,6 +90,7 @@ WORLDS = {
     "dqn_cartpole": "CartPole-v1",
     "c51_cartpole": "CartPole-v1",
     "sac_pendulum": "Pendulum-v1",
+    "sac_cartpole": "CartPole-v1, discrete actions",
     "td3_pendulum": "Pendulum-v1",
     "dqn_lunarlander": "LunarLander-v3 (extra box2d)",
     "ppo_cartpole": "CartPole-v1",

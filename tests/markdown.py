@@ -22,7 +22,7 @@ class Block:
       language: What stands behind the fence; empty if nothing does.
       code: The text.
       file: What `<!-- file: … -->` before it calls it, so that others can import it; else None.
-      runs: Whether `<!-- test: run -->` stands before it.
+      test: What `<!-- test: … -->` before it asks for: `run` it, or `build` the run it configures.
     """
 
     path: str
@@ -30,7 +30,7 @@ class Block:
     language: str
     code: str
     file: str | None = None
-    runs: bool = False
+    test: str | None = None
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}"
@@ -50,9 +50,7 @@ def blocks(path: str, text: str) -> list[Block]:
             code = re.sub(rf"^{match['indent']}", "", code, flags=re.M)
         line = text.count("\n", 0, match.start()) + 2
         found.append(
-            Block(
-                path, line, match["language"], code, notes.get("file"), notes.get("test") == "run"
-            )
+            Block(path, line, match["language"], code, notes.get("file"), notes.get("test"))
         )
     return found
 

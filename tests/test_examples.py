@@ -1,5 +1,6 @@
 """The examples run, and so do TF-Agents' published scripts with only their imports changed."""
 
+import json
 import os
 import pathlib
 import re
@@ -67,6 +68,49 @@ def test_a_trigger_of_the_users_own_runs_from_gin(tmp_path):
 def test_the_custom_trigger_example_is_short():
     lines = (ROOT / "examples" / "custom_trigger.py").read_text().splitlines()
     assert len([line for line in lines if line.strip()]) < 30
+
+
+SHORT = (
+    "--gin_param=Experiment.initial_random_steps = 200",
+    "--gin_param=Evaluation.interval = 0",
+    "--gin_param=Evaluation.episodes = 2",
+)
+
+
+def test_an_environment_a_logger_and_a_trigger_with_state_of_ones_own_survive_a_resume(tmp_path):
+    directory = tmp_path / "run"
+    steps = "--gin_param=Experiment.environment_steps = {}"
+    run(["train.py", "--gin_file=examples/own_environment.gin", f"--run_dir={directory}",
+         steps.format(600), *SHORT])  # fmt: skip
+    calls = int((directory / "calls.txt").read_text().split()[0])
+    assert calls >= 2
+    (record,) = (directory / "records.txt").read_text().splitlines()
+    assert int(record.split()[0]) >= 600
+    run(["train.py", f"--resume={directory}", steps.format(1_200)])
+    now, at = map(int, (directory / "calls.txt").read_text().split())
+    assert now > calls + 1 and at > 600  # Counted on, and saw the latest line of metrics.
+
+
+@pytest.mark.parametrize(
+    "name, more",
+    [
+        ("own_agent", ["--gin_param=Experiment.replay = @PrioritizedReplay()"]),
+        ("own_network", []),
+    ],
+)
+def test_an_agent_a_network_and_a_stream_of_ones_own_run_from_gin(name, more, tmp_path):
+    directory = tmp_path / "run"
+    run(["train.py", f"--gin_file=examples/{name}.gin", f"--run_dir={directory}",
+         "--gin_param=Experiment.environment_steps = 600", *SHORT, *more])  # fmt: skip
+    rows = [json.loads(line) for line in (directory / "metrics.jsonl").open()]
+    assert rows[-1]["train_steps"] >= 50
+    if name == "own_agent":
+        assert "q_value" in rows[-1] and rows[-1]["epsilon_greedy"] == 0.1
+
+
+def test_a_metric_of_ones_own_is_measured_by_an_actor():
+    shown = run(["examples/own_metric.py"]).stdout
+    assert 0.1 < float(shown.split()[-1]) < 1.0
 
 
 PUBLISHED = {

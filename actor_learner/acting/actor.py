@@ -118,6 +118,8 @@ class Actor:
             )
         self._env = env
         self._policy = policy
+        self._lanes: Any
+        self._stream: Any
         if group_steps_per_run and graph_unroll.fits(env, policy):
             self._lanes = graph_unroll.GraphUnroll(env, policy, group_steps_per_run)
             self._stream = self._lanes.inference
@@ -167,6 +169,7 @@ class Actor:
         self._policy_version = int(counters.read(train_step))
         self._steps_taken = 0
         self._time_step: ts.TimeStep
+        self._boundaries: int  # Lanes whose next step is a reset.
         self.reset()
 
     @property
@@ -303,7 +306,7 @@ class Actor:
     def reset(self) -> None:
         """Starts new episodes in all lanes, with a fresh policy state."""
         self._time_step = self._lanes.reset()
-        self._boundaries = 0  # Lanes whose next step is a reset.
+        self._boundaries = 0
         self._stream.reset()
 
     def close(self) -> None:

@@ -73,6 +73,7 @@ def _command(arguments: argparse.Namespace) -> int:
             newest = worker_table.newest_version(everyone)
             print("\n".join(worker_table.table(meant, newest)))
             return OK
+        everyone = watching.workers(kind)
         answers = watching.send(
             arguments.action,
             kind=kind,
@@ -83,6 +84,9 @@ def _command(arguments: argparse.Namespace) -> int:
     for job, reply in sorted(answers.items()):
         done = "is ending" if arguments.action == states.EXIT else f"is {reply.state}"
         print(f"{job} {done}")
+    for status in everyone:
+        if status.name not in answers and index in (None, status.index):
+            print(f"not reached: {status.describe()}")
     return OK
 
 

@@ -75,6 +75,14 @@ def run(options: TrainOptions) -> int:
     except errors.REFUSALS:
         run_dir.discard()
         raise
+    except Exception as error:
+        where = None if isinstance(error, errors.ActorLearnerError) else blame.place(error)
+        if where is None:
+            raise
+        # What the user's own agent or environment raised while it was built.
+        print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
+        print(f"Raised in:    {where}\nLog:          {run_dir.log(session.JOB)}", file=sys.stderr)
+        return FAILED
 
 
 def _source(options: TrainOptions) -> config.ConfigSource:
@@ -168,6 +176,8 @@ def _built(
         training = one_process.OneProcess(experiment.Experiment(), run_dir, seed=seed, **more)
     with training:
         config.check_all_used()
+        for line in config.drop_orphaned():
+            session.say(output, f"note: {line}")
         run_dir.write_text(run_dir.config, config.config_text())
         run_dir.write_text(run_dir.operative_config, config.operative_config())
         yield training

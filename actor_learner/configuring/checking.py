@@ -9,6 +9,7 @@ from actor_learner.configuring import (
     catalog,
     literals,
     program,
+    reference_forms,
     registrations,
     renamed,
     replaced,
@@ -38,6 +39,8 @@ class _Check:
         self._macros: dict[str, statements.Binding] = {}
         # By scope, complete selector and parameter: later bindings win.
         self._effective: dict[tuple[str, str, str], statements.Binding] = {}
+        # Of files with dynamic registration, where a selector has another meaning.
+        self._unchecked: list[statements.Binding] = []
         self._first: dict[tuple[str, str, str, str], statements.Origin] = {}
 
     def problems(self) -> list[statements.Problem]:
@@ -50,6 +53,7 @@ class _Check:
                 self._check_binding(statement, checked=not text.dynamic_registration)
             elif isinstance(statement, statements.Block) and not text.dynamic_registration:
                 self._find(statement.origin, statement.selector, statement.selector)
+        self._check_references()
         if self._program.complete:
             # What is missing may stand in what could not be read.
             self._check_macros()
@@ -81,6 +85,8 @@ class _Check:
                 if configurable:
                     selector = configurable.selector
                     self._check_parameter(binding, configurable)
+        else:
+            self._unchecked.append(binding)
         key = (binding.scope, selector, binding.parameter)
         self._effective[key] = binding
         if binding.origin.in_file:
@@ -152,6 +158,27 @@ class _Check:
             items = [self._resolved(item, depth - 1) for item in value]
             return type(value)(i for i, _ in items), "".join(where for _, where in items[-1:])
         return value, ""
+
+    def _check_references(self) -> None:
+        """Refuses `@name()` and `@name` where the other one must be meant."""
+        bound: dict[str, set[str]] = {}
+        for _, selector, parameter in self._effective:
+            bound.setdefault(selector, set()).add(parameter)
+        for binding in self._effective.values():
+            if binding in self._unchecked:
+                continue
+            configurable = None if binding.is_macro else self._known(binding.selector)
+            parameter = configurable and configurable.signature.parameters.get(binding.parameter)
+            if parameter:
+                value, through = self._resolved(binding.value)
+                for wrong in reference_forms.wrong_forms(value, parameter, self._known, bound):
+                    self._report(
+                        binding.origin, f"{binding.selector}.{binding.parameter} {wrong}{through}"
+                    )
+
+    def _known(self, selector: str) -> registrations.Configurable | None:
+        found = self._catalog.find(selector)
+        return found[0] if len(found) == 1 else None
 
     def _check_macros(self) -> None:
         used = set()

@@ -7,7 +7,7 @@ from typing import Any
 
 from actor_learner.configuring import modules, signatures, statements, suggestions
 
-_SEQUENCES = {"Sequence", "List", "Iterable", "Collection", "list", "MutableSequence"}
+SEQUENCES = {"Sequence", "List", "Iterable", "Collection", "list", "MutableSequence"}
 _MAPPINGS = {"Dict", "Mapping", "MutableMapping", "dict"}
 _ANY = "anything"
 
@@ -31,8 +31,8 @@ def mismatch(value: Any, parameter: signatures.Parameter) -> str | None:
 def _fits(value: Any, node: ast.expr, module: modules.Module, depth: int = 10) -> bool:
     if isinstance(value, (statements.Reference, statements.Macro)) or not depth:
         return True
-    node = _expanded(node, module)
-    name, arguments = _name(node), _arguments(node)
+    node = expanded(node, module)
+    name, arguments = name_of(node), arguments_of(node)
 
     def fits(item: Any, argument: ast.expr) -> bool:
         return _fits(item, argument, module, depth - 1)
@@ -51,7 +51,7 @@ def _fits(value: Any, node: ast.expr, module: modules.Module, depth: int = 10) -
         return choices is None or any(type(c) is type(value) and c == value for c in choices)
     if name == "Callable":
         return False
-    if name in _SEQUENCES:
+    if name in SEQUENCES:
         if not isinstance(value, (list, tuple)):
             return False
         return not arguments or all(fits(item, arguments[0]) for item in value)
@@ -90,20 +90,20 @@ def _hint(value: Any, parameter: signatures.Parameter) -> str:
             meant = value
         if not isinstance(meant, str) and fits(meant):
             return f": write {value} without quotes"
-        choices = _choices(_expanded(parameter.annotation, parameter.module))
+        choices = _choices(expanded(parameter.annotation, parameter.module))
         if choices:
             return suggestions.did_you_mean(value, [c for c in choices if isinstance(c, str)])
     if not isinstance(value, (list, tuple)) and fits([value]):
         return f": write [{value!r}]"
     if isinstance(value, (int, float)) and not isinstance(value, bool) and fits(str(value)):
         return f": write '{value}'"
-    expected = _expanded(parameter.annotation, parameter.module)
-    if expected and any(_name(part) == "Callable" for part in ast.walk(expected)):
+    expected = expanded(parameter.annotation, parameter.module)
+    if expected and any(name_of(part) == "Callable" for part in ast.walk(expected)):
         return ": write @name"
     return ""
 
 
-def _expanded(node: ast.expr | None, module: modules.Module) -> ast.expr | None:
+def expanded(node: ast.expr | None, module: modules.Module) -> ast.expr | None:
     """`node` with quotes, `X | Y` and the module's own aliases replaced by what they mean."""
     for _ in range(5):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -121,7 +121,7 @@ def _expanded(node: ast.expr | None, module: modules.Module) -> ast.expr | None:
     return node
 
 
-def _name(node: ast.AST | None) -> str:
+def name_of(node: ast.AST | None) -> str:
     if isinstance(node, ast.Constant) and node.value is None:
         return "None"
     if isinstance(node, ast.Subscript):
@@ -134,18 +134,18 @@ def _name(node: ast.AST | None) -> str:
     return _ANY
 
 
-def _arguments(node: ast.expr | None) -> list:
+def arguments_of(node: ast.expr | None) -> list:
     if not isinstance(node, ast.Subscript):
         return []
     return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
 def _choices(node: ast.expr | None) -> list | None:
-    if _name(node) == "Optional":
-        node = (_arguments(node) or [None])[0]
-    if _name(node) != "Literal":
+    if name_of(node) == "Optional":
+        node = (arguments_of(node) or [None])[0]
+    if name_of(node) != "Literal":
         return None
-    found = [a.value for a in _arguments(node) if isinstance(a, ast.Constant)]
+    found = [a.value for a in arguments_of(node) if isinstance(a, ast.Constant)]
     return found or None
 
 
@@ -154,7 +154,7 @@ def _is_ellipsis(node: ast.expr) -> bool:
 
 
 def _described(node: ast.expr | None, module: modules.Module) -> str:
-    node = _expanded(node, module)
+    node = expanded(node, module)
     choices = _choices(node)
     if choices:
         return " or ".join(repr(choice) for choice in choices)

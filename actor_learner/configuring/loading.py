@@ -18,6 +18,9 @@ Key = tuple[str, str, str]  # Scope, complete selector, parameter.
 
 # Where the bindings of gin's global configuration came from: as global as that is.
 _origins: dict[Key, statements.Origin] = {}
+_bindings: dict[Key, statements.Binding] = {}
+# What a binding referred to before a later one replaced it: by complete selector, those two.
+_replaced: dict[str, tuple[statements.Binding, statements.Binding]] = {}
 
 
 def load(gin_files: Sequence[str], bindings: Sequence[str]) -> None:
@@ -52,9 +55,15 @@ def origin_order(key: Key) -> tuple[str, int, str]:
     return tuple(_origins.get(key, statements.Origin.of_binding(0, "")))
 
 
+def replaced_references() -> dict[str, tuple[statements.Binding, statements.Binding]]:
+    """What bindings referred to that later ones replace: by selector, the former and the latter."""
+    return dict(_replaced)
+
+
 def _clear() -> None:
     gin.clear_config()
-    _origins.clear()
+    for known in (_origins, _bindings, _replaced):
+        known.clear()
 
 
 def _named(text: str, origin: statements.Origin) -> io.StringIO:
@@ -75,7 +84,22 @@ def _remember(binding: statements.Binding) -> None:
     if refusal:
         _clear()
         raise errors.ConfigError(f"{binding.origin}: {refusal}")
+    before = _bindings.get(key.scope_selector_arg)
+    if before is not None and before.origin != binding.origin:
+        for selector in _references(before) - _references(binding):
+            _replaced[selector] = (before, binding)
     _origins[key.scope_selector_arg] = binding.origin
+    _bindings[key.scope_selector_arg] = binding
+
+
+def _references(binding: statements.Binding) -> set[str]:
+    """The complete selectors that a binding's value refers to."""
+    found = set()
+    for value in statements.values_within(binding.value):
+        if isinstance(value, statements.Reference):
+            matches = gin_config._REGISTRY.matching_selectors(value.selector)
+            found.update(matches if len(matches) == 1 else ())
+    return found
 
 
 def _reason(statement: statements.Statement, error: Exception) -> str:

@@ -25,12 +25,14 @@ class Configurable:
       signature: What it accepts.
       allowed: If not None, the only parameters gin may bind.
       denied: Parameters gin may not bind.
+      definition: Where it is defined, and how; None if only running it would tell.
     """
 
     selector: str
     signature: signatures.Signature
     allowed: frozenset[str] | None = None
     denied: frozenset[str] = frozenset()
+    definition: tuple[modules.Module, modules.Definition] | None = None
 
 
 @dataclasses.dataclass
@@ -82,12 +84,13 @@ def _add_definition(
         try:
             if dotted == _OURS:
                 registered = node.name
-                found.configurables.append(Configurable(node.name, _signature(module, node)))
+                made = Configurable(node.name, _signature(module, node), definition=(module, node))
+                found.configurables.append(made)
             elif dotted in _DECORATORS:
                 arguments = _arguments(call, ("name_or_fn", "module", "allowlist", "denylist"))
                 made = _configurable(module.name, node.name, arguments, _signature(module, node))
                 registered = made.selector
-                found.configurables.append(made)
+                found.configurables.append(dataclasses.replace(made, definition=(module, node)))
             elif dotted in _ENUM and isinstance(node, ast.ClassDef):
                 prefix = _arguments(call, ("cls", "module")).get("module") or module.name
                 found.constants += [

@@ -29,6 +29,8 @@ class Parameter:
     annotation: ast.expr | None
     default_is_none: bool
     module: modules.Module
+    required: bool = False
+    default: ast.expr | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +75,9 @@ def _of_function(
     declared = [pair for pair in declared if pair[0] not in arguments.posonlyargs]
     declared += zip(arguments.kwonlyargs, arguments.kw_defaults)
     parameters = {
-        argument.arg: Parameter(argument.annotation, _is_none(default), module)
+        argument.arg: Parameter(
+            argument.annotation, _is_none(default), module, default is None, default
+        )
         for argument, default in declared
     }
     return Signature(parameters, open=arguments.kwarg is not None)
@@ -145,7 +149,8 @@ def _fields(module: modules.Module, node: ast.ClassDef) -> dict[str, Parameter]:
             if isinstance(init, ast.Constant) and init.value is False:
                 continue
             default = given.get("default")
-        found[item.target.id] = Parameter(annotation, _is_none(default), module)
+        required = item.value is None
+        found[item.target.id] = Parameter(annotation, _is_none(default), module, required, default)
     return found
 
 

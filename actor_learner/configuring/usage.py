@@ -21,8 +21,58 @@ def check_all_used() -> None:
 
 
 def unused() -> dict[str, str]:
-    """Place and reason of each binding that no call has consumed, by name, in order of place."""
+    """Place and reason of each binding that no call has consumed, by name, in order of place.
+
+    Those that an override has orphaned are left out: see `orphaned`.
+    """
     bound, called = _bound(), _called()
+    apart = _orphans(bound, called)
+    return {
+        name: line for name, (key, line) in _unconsumed(bound, called).items() if key not in apart
+    }
+
+
+def drop_orphaned() -> list[str]:
+    """Takes bindings out of the configuration that belong to what an override has replaced.
+
+    `--gin_param='Experiment.agent = @td3'` leaves those of `sac` in a file without an effect. That
+    is no mistake, and nothing is wrong if they are gone when the run is resumed.
+
+    Returns:
+      A line for each override, for the user to read.
+    """
+    bound, called = _bound(), _called()
+    apart = _orphans(bound, called)
+    lines: dict[str, list[str]] = {}
+    for key in sorted(apart, key=loading.origin_order):
+        scope, selector, parameter = key
+        before, after = apart[key]
+        why = f"{after.origin}: {after.key} is {after.value!r} now, no more {before.value!r}"
+        lines.setdefault(why, []).append(f"{_short(selector)}.{parameter}")
+        del gin_config._CONFIG[scope, selector][parameter]
+        if not gin_config._CONFIG[scope, selector]:
+            del gin_config._CONFIG[scope, selector]
+    return [f"{why}; without effect: {', '.join(names)}" for why, names in lines.items()]
+
+
+def _orphans(bound: Calls, called: Calls) -> dict[loading.Key, Any]:
+    """Unused bindings of what was replaced, or of what only such bindings refer to."""
+    unused_keys = {key for key, _ in _unconsumed(bound, called).values()}
+    pending = list(loading.replaced_references().items())
+    found: dict[loading.Key, Any] = {}
+    while pending:
+        wanted, override = pending.pop()
+        for key in unused_keys - set(found):
+            scope, selector, parameter = key
+            if selector == wanted and not any(selector == other for _, other in called):
+                found[key] = override
+                for reference in _references(bound[scope, selector][parameter]):
+                    pending.append((reference.config_key[1], override))
+    return found
+
+
+def _unconsumed(bound: Calls, called: Calls) -> dict[str, tuple[loading.Key, str]]:
+    """By name, in order of place: key, and place and reason."""
     used = set(_used(bound, called))
     awaited = _awaited(bound, called, used)
     found = []
@@ -33,8 +83,9 @@ def unused() -> dict[str, str]:
             key = (scope, selector, parameter)
             if key not in used and key not in awaited:
                 line = _explain(key, bound, called)
-                found.append((loading.origin_order(key), line, "/".join(filter(None, key))))
-    return {name: line for _, line, name in sorted(found)}
+                name = "/".join(filter(None, key))
+                found.append((loading.origin_order(key), line, name, key))
+    return {name: (key, line) for _, line, name, key in sorted(found)}
 
 
 def _bound() -> Calls:

@@ -16,9 +16,17 @@ from actor_learner.launch import scaling as scaling_lib
 from actor_learner.messaging import keys as keys_lib
 from actor_learner.naming import connect
 from actor_learner.naming import registry as registry_lib
-from actor_learner.support import signals
+from actor_learner.reporting import run_summary, summary
+from actor_learner.support import programs, signals
 
 OK, FAILED, BAD_CONFIGURATION, LACKING = 0, 1, 2, 4
+
+_HEADLINES = {
+    supervisor.COMPLETED: "completed",
+    supervisor.INTERRUPTED: "interrupted",
+    supervisor.STOPPED: "interrupted",
+    supervisor.FAILED: "failed",
+}
 
 
 class Ending(NamedTuple):
@@ -138,6 +146,8 @@ def supervise(
     lacks = outcome.status == supervisor.COMPLETED and bool(outcome.without)
     without = f" without {', '.join(outcome.without)}" if lacks else ""
     lines = [*outcome.lines, f"{outcome.status}{without}: {run_dir}"]
+    then = summary.NextSteps.commands(run_dir.path, programs.directory(), resume="up")
+    lines += run_summary.closing_lines(run_dir, _HEADLINES[outcome.status], then)
     return Ending(_exit_code(outcome, stop), lines)
 
 

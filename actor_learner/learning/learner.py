@@ -122,7 +122,8 @@ class Learner(tf.Module):
           strategy_run_options: Passed to each `strategy.run`.
           summary_root_dir: Summaries go to `<summary_root_dir>/train` instead.
           checkpoint_items: Further trackables saved in the same checkpoints, by name. A checkpoint
-            that holds nothing of one leaves it as it is.
+            that holds nothing of one leaves it as it is. Triggers that have a state, being a
+            `tf.train.experimental.PythonState` or a `tf.Module`, are saved without being asked for.
           sample_timeout_message: Called when the dataset ends, to say why no sample came.
           sample_timeout_seconds: How long one train step may wait for a Reverb table that cannot be
             sampled, or for a server that does not answer; None: for ever. A dataset with a
@@ -165,7 +166,9 @@ class Learner(tf.Module):
         self._checkpoint_interval = checkpoint_interval
         self._closed = False
         self._when_not_finite = not_finite.NotFinitePolicy(when_not_finite, max_skipped_in_a_row)
-        items = checkpoints.checked_items(checkpoint_items)
+        items = checkpoints.checked_items(
+            {**trigger_runner.states(triggers or ()), **(checkpoint_items or {})}
+        )
 
         self._summaries = summaries.Summaries(
             self._summary_dir if self.summary_interval else None, "the learner"

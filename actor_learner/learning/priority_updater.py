@@ -195,20 +195,21 @@ class PriorityUpdater:
         updates = dict(zip(keys.tolist(), priorities.tolist()))
         self._call(lambda: self._client.mutate_priorities(self._table_name, updates))
         highest = float(batch.priorities.max())
-        if self._highest_table is not None and highest > self._highest:
-            self._call(lambda: self._raise_highest(highest))
+        table = self._highest_table
+        if table is not None and highest > self._highest:
+            self._call(lambda: self._raise_highest(table, highest))
         self._updates += len(keys)
         with self._changed:
             self._dropped += batch.dropped
             self._sent = batch.last
             self._changed.notify_all()
 
-    def _raise_highest(self, highest: float) -> None:
+    def _raise_highest(self, table: str, highest: float) -> None:
         """Publishes the highest priority so far, unless one from before a restart is higher."""
         timeout = min(self._timeout_seconds, _ANSWER_SECONDS)
-        known = highest_priority.read(self._client, self._highest_table, timeout)
+        known = highest_priority.read(self._client, table, timeout)
         if known is None or highest > known:
-            highest_priority.publish(self._client, self._highest_table, highest, timeout)
+            highest_priority.publish(self._client, table, highest, timeout)
         self._highest = max(highest, known or 0.0)
 
     def _call(self, call: Callable[[], None]) -> None:

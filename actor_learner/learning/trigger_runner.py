@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import operator
 from collections.abc import Iterable
 from typing import Any, Callable
 
 import numpy as np
+import tensorflow as tf
 from absl import logging
 
 from actor_learner.learning import interval_trigger
@@ -22,6 +24,22 @@ class StopTraining(Exception):
     def __init__(self, reason: str):
         super().__init__(reason)
         self.reason = reason
+
+
+def states(triggers: Iterable[Trigger]) -> dict[str, Any]:
+    """The triggers that have a state to be saved with a checkpoint, by a name for each.
+
+    Those are `tf.train.experimental.PythonState`s and `tf.Module`s. The name is made of the class,
+    and of a number where there are several of one.
+    """
+    found: dict[str, Any] = {}
+    counts: collections.Counter[str] = collections.Counter()
+    for trigger in triggers:
+        if isinstance(trigger, (tf.train.experimental.PythonState, tf.Module)):
+            name = f"trigger_{type(trigger).__name__}"
+            counts[name] += 1
+            found[f"{name}_{counts[name]}" if counts[name] > 1 else name] = trigger
+    return found
 
 
 class TriggerRunner:

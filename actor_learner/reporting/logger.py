@@ -76,8 +76,8 @@ class Loggers:
         for logger in self._loggers:
             try:
                 getattr(logger, method)(*args)
-            except Exception as error:  # Raised again below.
-                failures.append((logger, error))
+            except Exception as failure:  # Raised again below.
+                failures.append((logger, failure))
         if failures:
             logger, error = failures[0]
             others = f" ({len(failures) - 1} more failed as well)" if len(failures) > 1 else ""

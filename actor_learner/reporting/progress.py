@@ -87,7 +87,7 @@ class Progress:
             ("epsilon", "epsilon", formatting.number),
             ("replay size", "replay_size", formatting.count),
             ("samples/insert", "samples_per_insert", formatting.number),
-            ("version lag", "version_lag", formatting.number),
+            ("sample age", "version_lag", _train_steps),
             ("skipped steps", "skipped_steps", formatting.number),
         ):
             if key in latest:
@@ -95,6 +95,11 @@ class Progress:
         if self.best is not None:
             shown.append(("best policy", best_policy(self.best)))
         return shown
+
+
+def _train_steps(number: float) -> str:
+    """Of replay any age is in order: so in words, not as a gauge that seems to rise without end."""
+    return f"{formatting.count(round(number))} train steps"
 
 
 def best_policy(best: logger_lib.Row) -> str:

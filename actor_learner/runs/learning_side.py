@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any, Callable
 
 import tensorflow as tf
@@ -49,6 +50,7 @@ class LearningSide:
       limit: Of the age of experience, for streams that use every step once; None for none.
       version_lag_seconds: As of `ProgressRows`.
       while_saving: Makes a context for saving, which may refuse it by raising.
+      checkpoint_items: Further trackables to be saved with the agent, by name.
 
     Attributes:
       trainer: Takes the train steps.
@@ -76,6 +78,7 @@ class LearningSide:
         limit: version_limit.VersionLimit | None = None,
         version_lag_seconds: Callable[[], float | None] = lambda: None,
         while_saving: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
+        checkpoint_items: Mapping[str, Any] | None = None,
     ) -> None:
         self._train_step = train_step
         self._steps_taken = steps_taken
@@ -89,7 +92,11 @@ class LearningSide:
             server_address,
             str(run),
             train_step=train_step,
-            checkpoint_items={"environment_step": environment_step, "progress": self.progress},
+            checkpoint_items={
+                "environment_step": environment_step,
+                "progress": self.progress,
+                **(checkpoint_items or {}),
+            },
             why_no_sample=why_no_sample,
             limit=limit,
             while_saving=while_saving,

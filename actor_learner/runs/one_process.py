@@ -15,7 +15,7 @@ from actor_learner import experiment as experiment_lib
 from actor_learner import parts, run_directory
 from actor_learner.acting import metrics
 from actor_learner.environments import lanes as lanes_lib
-from actor_learner.learning import evaluation, policy_export
+from actor_learner.learning import evaluation, policy_export, trigger_runner
 from actor_learner.learning import triggers as triggers_lib
 from actor_learner.replay.server import server
 from actor_learner.replay.streams import recorded_replay
@@ -139,6 +139,12 @@ class OneProcess:
     def restored_from(self) -> str | None:
         """The checkpoint from which training resumes."""
         return self._learning.trainer.learner.restored_from
+
+    @property
+    def replay_starts_empty(self) -> bool:
+        """Whether a run is resumed without the experience that it was learning from."""
+        is_replay = self._plan.group_steps is None and self._plan.stream.collects
+        return bool(self.restored_from) and is_replay and self._table_state().size == 0
 
     @property
     def stop_reason(self) -> str | None:
@@ -326,6 +332,7 @@ class OneProcess:
             on_row=self._on_row,
             why_no_sample=self._why_no_sample,
             while_saving=self._while_saving,
+            checkpoint_items=trigger_runner.states(self._triggers),
         )
         self._closing.callback(self._learning.close)
         for trigger in self._triggers:

@@ -53,6 +53,11 @@ class Report:
                 f"resumed at environment step {training.environment_step:,} from "
                 f"{training.restored_from}"
             )
+        if training.replay_starts_empty:
+            self._view.message(
+                "the replay starts empty: learning goes on once it is filled again. "
+                "Checkpoints.save_replay = True keeps its contents for the next time"
+            )
 
     def write(self, row: dict[str, Any]) -> None:
         """Takes one line of metrics."""

@@ -68,6 +68,12 @@ class Trainer:
             )
             self._closing.callback(updater.close)
             self._updaters.append(updater)
+        if plan.stream.weighted and not self._updaters:
+            logging.warning(
+                "%s samples by priority, but prioritized() names no rows whose priorities the "
+                "learner is to update: every item keeps the one it was written with.",
+                type(plan.stream).__name__,
+            )
         self.loss: tf.Tensor | None = None
         self._extra: Any = ()
         self._scalar_parts: frozenset[str] = frozenset()

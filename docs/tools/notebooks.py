@@ -47,7 +47,8 @@ def run(notebook: dict[str, Any], directory: pathlib.Path) -> None:
             pyplot.show = lambda outputs=outputs: outputs.append(_figure(pyplot))
             printed = io.StringIO()
             print(f"cell {number}: {''.join(cell['source']).splitlines()[0]}", file=sys.stderr)
-            with contextlib.redirect_stdout(printed):
+            # Both, as in Jupyter, where neither is the terminal; warnings are not kept.
+            with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
                 _run_cell("".join(cell["source"]), f"<cell {number}>", names)
             if printed.getvalue():
                 text = _ESCAPES.sub("", printed.getvalue()).replace(str(directory), ".")

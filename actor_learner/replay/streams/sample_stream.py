@@ -64,7 +64,9 @@ class SampleStream(abc.ABC):
     ```python
     server = ReplayServer(stream.tables(experience))
     observer = stream.observer(experience, server.client())       # in the actor
-    dataset = stream.dataset(experience, server.address, batch_size=64)  # in the learner
+    dataset = stream.dataset(  # in the learner
+        experience, server.address, batch_size=64, timeout_seconds=60.0
+    )
     ```
 
     Attributes:
