@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from actor_learner import experience
 from actor_learner.agents import (
     actor_critic_network,
@@ -104,8 +106,8 @@ def ppo(
         normalize_rewards=normalize_rewards,
         reward_limit=reward_limit,
     )
-    rate = learning_rate
-    if learning_rate_end is not None:
+    rate: Any = learning_rate
+    if learning_rate_end is not None and learning_rate_decay_steps is not None:
         rate = schedules.linear(
             world.environment_step, learning_rate, learning_rate_end, learning_rate_decay_steps
         )

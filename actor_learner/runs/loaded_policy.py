@@ -159,7 +159,7 @@ class LoadedPolicy:
             leaves = tf.nest.flatten(self._flatten(observation))
         except (KeyError, IndexError, TypeError) as error:
             raise self._misfit("has another structure") from error
-        batches = set()
+        batches: set[int | None] = set()
         for index, (leaf, spec) in enumerate(zip(leaves, self._specs)):
             expected, dtype = tuple(spec.shape), np.dtype(spec.dtype)
             if not np.can_cast(leaf.dtype, dtype, "same_kind"):

@@ -120,6 +120,6 @@ def _terminal() -> str | TextIO:
 
 def _pass_on(signal_number: int | None) -> None:
     """Lets the signal that ended training, now that all is saved, do what it would have done."""
-    if signal_number in (None, signal.SIGINT):
+    if signal_number is None or signal_number == signal.SIGINT:
         raise KeyboardInterrupt
     os.kill(os.getpid(), signal_number)
