@@ -115,7 +115,7 @@ class Experiment:
         experiment_checks.check({k: v for k, v in locals().items() if k != "self"})
         self.is_offline = experiment_checks.is_offline(replay)
         self.environment = environment
-        self.agent: Any = agent
+        self.agent: Any = agent  # A callable: checked.
         self.train_steps: Any = train_steps  # None in runs that collect.
         self.record = record
         self._replay = replay

@@ -206,6 +206,8 @@ class PriorityUpdater:
 
     def _raise_highest(self, table: str, highest: float) -> None:
         """Publishes the highest priority so far, unless one from before a restart is higher."""
+        if self._highest_table is None:
+            return
         timeout = min(self._timeout_seconds, _ANSWER_SECONDS)
         known = highest_priority.read(self._client, table, timeout)
         if known is None or highest > known:

@@ -79,12 +79,12 @@ class Loggers:
             except Exception as failure:  # Raised again below.
                 failures.append((logger, failure))
         if failures:
-            logger, error = failures[0]
+            logger, cause = failures[0]
             others = f" ({len(failures) - 1} more failed as well)" if len(failures) > 1 else ""
             raise errors.ActorLearnerError(
-                f"{type(logger).__name__}.{method} failed with {type(error).__name__}: "
-                f"{error}{others}"
-            ) from error
+                f"{type(logger).__name__}.{method} failed with {type(cause).__name__}: "
+                f"{cause}{others}"
+            ) from cause
 
 
 def plain_row(row: Row) -> dict[str, Value]:

@@ -74,12 +74,14 @@ def test_the_result_has_the_best_score_the_curve_and_a_policy(finished):
     assert again.best == finished.best and again.status is None
 
 
-def test_the_run_is_resumed_and_otherwise_refused(finished):
+def test_the_run_is_resumed_and_otherwise_refused(finished, capsys):
     with pytest.raises(errors.ConfigError, match=r"go on with it by train\(.*resume=True\)"):
         make_experiment().train(finished.run_dir)
     longer = make_experiment(environment_steps=800).train(finished.run_dir, resume=True)
     assert longer.rows[-1]["environment_steps"] >= 800
     assert longer.rows[: len(finished.rows)] == finished.rows
+    shown = capsys.readouterr().out
+    assert "the replay starts empty" in shown and "Checkpoints.save_replay = True" in shown
     with pytest.raises(errors.ConfigError, match="leave out warm_start"):
         make_experiment().train(finished.run_dir, resume=True, warm_start=finished.run_dir)
 
