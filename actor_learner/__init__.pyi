@@ -94,25 +94,3 @@ from actor_learner.runs.python_run import train as train
 from actor_learner.runs.result import Result as Result
 
 __version__: str
-from actor_learner import parts as parts
-from actor_learner.agents.bc import bc as bc
-from actor_learner.agents.c51 import c51 as c51
-from actor_learner.agents.cql_sac import cql_sac as cql_sac
-from actor_learner.agents.ddpg import ddpg as ddpg
-from actor_learner.agents.dqn import dqn as dqn
-from actor_learner.agents.impala import impala as impala
-from actor_learner.agents.ppo import ppo as ppo
-from actor_learner.agents.r2d2 import r2d2 as r2d2
-from actor_learner.agents.sac import sac as sac
-from actor_learner.agents.td3 import td3 as td3
-from actor_learner.environments.tensor.dynamics import Dynamics as Dynamics
-from actor_learner.environments.tensor.dynamics import Outcome as Outcome
-from actor_learner.environments.tensor.environment import TensorEnvironment as TensorEnvironment
-from actor_learner.learning.priority_updater import PriorityUpdater as PriorityUpdater
-from actor_learner.replay.streams.sample_stream import Experience as Experience
-from actor_learner.reporting.logger import RunContext as RunContext
-from actor_learner.reporting.wandb_logger import WandbLogger as WandbLogger
-from actor_learner.runs.loaded_policy import LoadedPolicy as LoadedPolicy
-from actor_learner.runs.loaded_policy import load_policy as load_policy
-from actor_learner.runs.python_run import train as train
-from actor_learner.runs.result import Result as Result
