@@ -9,6 +9,7 @@ from tf_agents.agents import tf_agent
 from tf_agents.agents.behavioral_cloning import behavioral_cloning_agent
 from tf_agents.trajectories import trajectory as trajectory_lib
 
+from actor_learner import action_mask
 from actor_learner.agents import (
     algorithm,
     networks,
@@ -17,7 +18,7 @@ from actor_learner.agents import (
     optimizers,
     scaled_agent,
 )
-from actor_learner.support import configurable
+from actor_learner.support import configurable, errors
 
 
 class CloningAgent(behavioral_cloning_agent.BehavioralCloningAgent):
@@ -77,7 +78,16 @@ def bc(
     discrete = all(leaf.dtype.is_integer for leaf in tf.nest.flatten(world.action_spec))
     if discrete:
         networks.single_discrete_action(world.action_spec)
-        network = networks.q_net(world.observation_spec, world.action_spec, fc_layer_params)
+        mask = action_mask.find(world.observation_spec, world.action_spec)
+        observation_spec = world.observation_spec if mask is None else mask.rest_spec
+        network = networks.q_net(observation_spec, world.action_spec, fc_layer_params)
+        if mask is not None:
+            if epsilon:
+                raise errors.ConfigError(
+                    f"bc.epsilon is {epsilon}, but observations carry an action_mask: random "
+                    "actions could be illegal. Leave epsilon out"
+                )
+            network = networks.MaskedNetwork(world.observation_spec, mask, network, name="Clone")
     else:
         networks.single_action(world.action_spec)
         world = scaled_agent.normalized_world(world)

@@ -17,8 +17,6 @@ from actor_learner import action_mask, batch_notes
 from actor_learner.agents import network_variables, networks
 from actor_learner.support import write_order
 
-_IMPOSSIBLE = -1e9  # Logit of actions that a mask excludes.
-
 
 class DiscreteSacLoss(NamedTuple):
     """What a train step tells about its batch.
@@ -246,7 +244,7 @@ class DiscreteSacAgent(tf_agent.TFAgent):
     def _masked_logits(self, observation: Any) -> tf.Tensor:
         observed, legal = self._split(observation)
         logits, _ = self._actor(observed)
-        return logits if legal is None else tf.where(legal, logits, _IMPOSSIBLE)
+        return logits if legal is None else tf.where(legal, logits, networks.ILLEGAL)
 
     def _split(self, observation: Any) -> tuple[Any, tf.Tensor | None]:
         return (observation, None) if self._mask is None else self._mask.split(observation)

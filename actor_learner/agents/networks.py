@@ -20,10 +20,14 @@ from tf_agents.networks import (
 )
 from tf_agents.specs import tensor_spec
 
+from actor_learner import action_mask
 from actor_learner.agents import action_range, encoders
 from actor_learner.support import errors
 
 Layers = tuple[int, ...]
+
+ILLEGAL = -1e9
+"""Value, or logit, of an action that the observation's mask excludes."""
 
 LOG_STDDEV_BOUNDS = (-20.0, 2.0)
 """Of the Gaussian that SAC squashes: a wider one is all but a choice between the two bounds, and a
@@ -71,6 +75,39 @@ def tanh_normal_actor_net(
 
 def _bounded_stddev(log_stddev: tf.Tensor) -> tf.Tensor:
     return tf.exp(tf.clip_by_value(log_stddev, *LOG_STDDEV_BOUNDS))
+
+
+class MaskedNetwork(network.Network):
+    """Another network's output per action, far below all others where an action is not legal.
+
+    Args:
+      observation_spec: A dictionary of tensor specs with an `action_mask`.
+      mask: Of these observations.
+      inner: Takes in what is observed besides; `[batch, actions]`.
+      name: Name of the network.
+    """
+
+    def __init__(
+        self,
+        observation_spec: Any,
+        mask: action_mask.ActionMask,
+        inner: network.Network,
+        name: str = "MaskedNetwork",
+    ) -> None:
+        super().__init__(input_tensor_spec=observation_spec, state_spec=(), name=name)
+        self._mask = mask
+        self._inner = inner
+
+    def call(
+        self,
+        observation: Any,
+        step_type: Any = None,
+        network_state: Any = (),
+        training: bool = False,
+    ) -> tuple[tf.Tensor, Any]:
+        observed, legal = self._mask.split(observation)
+        values, network_state = self._inner(observed, step_type, network_state, training)
+        return tf.where(legal, values, ILLEGAL), network_state
 
 
 class DeterministicActor(network.Network):

@@ -13,8 +13,6 @@ from tf_agents.utils import nest_utils
 from actor_learner import action_mask
 from actor_learner.agents import encoders, lstm, networks
 
-_ILLEGAL = -1e9  # Value of actions that the observation's mask excludes.
-
 
 class RecurrentQNetwork(network.Network):
     """Encoder, LSTM, and a head with one value per action.
@@ -95,7 +93,7 @@ class RecurrentQNetwork(network.Network):
                 value = layer(value)
             values += value - tf.reduce_mean(values, axis=-1, keepdims=True)
         if legal is not None:
-            values = tf.where(legal, values, _ILLEGAL)
+            values = tf.where(legal, values, networks.ILLEGAL)
         return (values[:, 0] if one_step else values), network_state
 
     def state_for(self, step_type: tf.Tensor, state: Any) -> Any:

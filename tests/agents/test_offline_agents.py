@@ -8,7 +8,7 @@ from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
-from actor_learner.agents import algorithm, bc, cql_sac
+from actor_learner.agents import algorithm, bc, cql_sac, network_variables
 from actor_learner.inference import graph
 from actor_learner.learning import learner
 from actor_learner.replay.recording import experience_recorder
@@ -137,6 +137,32 @@ def test_cloning_applies_weights_and_looks_at_first_steps_only():
     np.testing.assert_allclose(loss.extra.loss, errors_, rtol=1e-5)
     other = batch._replace(action=tf.stack([batch.action[:, 0], -batch.action[:, 1]], axis=1))
     np.testing.assert_allclose(agent.loss(other).loss, np.mean(errors_), rtol=1e-5)
+
+
+def masked_world():
+    masked = {"observation": OBSERVATION, "action_mask": B([3], tf.int8, 0, 1)}
+    return algorithm.World(ts.time_step_spec(masked), DISCRETE, *_counters())
+
+
+def test_a_clone_never_takes_an_illegal_action():
+    with network_variables.of_any_integers():
+        agent = bc.bc(masked_world(), fc_layer_params=(8,)).agent
+    random = np.random.default_rng(0)
+    legal = random.uniform(size=(200, 3)) < 0.5
+    legal[:, 1] = True
+    observation = {
+        "observation": tf.constant(random.uniform(-1, 1, (200, 3)), tf.float32),
+        "action_mask": tf.constant(legal, tf.int8),
+    }
+    step = ts.restart(observation, batch_size=200)
+    for policy in (agent.policy, agent.collect_policy):
+        action = policy.action(step).action.numpy()
+        assert legal[np.arange(200), action - 2].all()
+
+
+def test_a_clone_that_would_explore_illegally_is_refused():
+    with pytest.raises(errors.ConfigError, match="bc.epsilon is 0.1.*action_mask"):
+        bc.bc(masked_world(), epsilon=0.1)
 
 
 def test_cloning_refuses_actions_that_it_cannot_clone():
