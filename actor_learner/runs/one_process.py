@@ -185,11 +185,12 @@ class OneProcess:
         except BaseException:
             self._learning.trainer.save_after_failure()
             raise
+        # Before saving: a resumed run goes on with the seconds of the last line of metrics.
+        self._learning.progress.stop()
         self._save()
         rated = self._rating is None or self._rating.evaluated_at == self.train_step
         if not self._ended() and not rated:
             self._finish_evaluation()
-        self._learning.progress.stop()
         self._learning.write_row()
         if self._rating is not None and self._rating.target_reached:
             return TARGET_REACHED

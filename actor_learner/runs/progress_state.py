@@ -52,7 +52,7 @@ class ProgressState(tf.train.experimental.PythonState):
         self._started = self._clock()
 
     def stop(self) -> None:
-        """Ends the count, so that exporting does not count."""
+        """Ends the count, so that saving, the last evaluation and exporting do not count."""
         self._seconds_before = self.seconds
         self._started = None
 
