@@ -132,6 +132,14 @@ def test_gin_says_how_many_there_are_of_a_job_of_the_users_own(monkeypatch):
     assert own == ["watcher-0", "watcher-1", "watcher-2", "painter-0"]
 
 
+def test_a_local_run_is_not_taken_for_one_that_ended_on_a_cluster(monkeypatch, tmp_path):
+    started_with(monkeypatch, "--run_dir=run")
+    for name in ("ending.json", "ray.json"):
+        (tmp_path / "run" / name).write_text("{}")
+    assert run("--resume=run") == 0
+    assert not list(tmp_path.glob("run/ending.json")) and not list(tmp_path.glob("run/ray.json"))
+
+
 def test_jobs_that_may_fail_are_named_by_kind(monkeypatch):
     extra = "--gin_param=Jobs.extra = {'watcher': @dqn}"
     jobs = started_with(monkeypatch, extra, "--actors=2", "--tolerate=actor,watcher")
