@@ -63,7 +63,7 @@ def bindings_of(source):
         (["--attach=mine", "--resume=runs/mine"], "leave out --resume"),
         (
             ["--gin_file=dqn_cartpole", "--gin_param=Ray.resources = {'actr': {'num_cpus': 1}}"],
-            "Ray.resources is about 'actr', .*did you mean 'actor'",
+            "Ray.resources names 'actr', .*did you mean 'actor'",
         ),
         (["--gin_file=dqn_cartpole", "--registry=memory://x"], "would not find one another"),
         (["--gin_file=dqn_cartpole", "--gin_param=dqn.learning_rat = 1"], "learning_rate"),
