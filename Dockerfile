@@ -1,6 +1,9 @@
 # docker build -t actor-learner:latest .
-# docker run --rm -v "$PWD/runs:/app/runs" actor-learner train --gin_file=dqn_cartpole
-# docker run --rm -v "$PWD/runs:/app/runs" actor-learner up --gin_file=dqn_cartpole --actors=4
+# mkdir -p runs
+# docker run --rm --user "$(id -u):$(id -g)" -v "$PWD/runs:/app/runs" actor-learner \
+#   train --gin_file=dqn_cartpole
+# In place of the last line, for separate jobs: up --gin_file=dqn_cartpole --actors=4
+# The directory is made first, and --user given, so that the run's files are yours.
 #
 # One image for one process and for every job: the command after its name is that of `actor-learner`.
 # EXTRAS chooses what is installed besides: docker build --build-arg EXTRAS=redis,ray,atari …

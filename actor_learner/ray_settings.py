@@ -107,7 +107,9 @@ def declared(source: config.ConfigSource, kinds: Collection[str]) -> RaySettings
     for kind in settings.resources:
         if kind not in kinds:
             hint = suggestions.did_you_mean(kind, kinds) or f": there are {', '.join(kinds)}"
-            raise errors.ConfigError(f"Ray.resources is about '{kind}', not a job of ours{hint}")
+            raise errors.ConfigError(
+                f"Ray.resources names '{kind}', which is not a kind of job{hint}"
+            )
     return settings
 
 

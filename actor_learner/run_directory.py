@@ -58,17 +58,43 @@ class RunDirectory:
         run = cls(cls._dated(name) if path is None else path)
         if run.description.exists() and run.has_checkpoints:
             raise errors.ConfigError(
-                f"{run} already holds a run: go on with it by {resume.format(run)}, or choose "
+                f"{run} already holds a run: resume it with {resume.format(run)}, or choose "
                 f"{elsewhere}"
             )
         with run._writing():
-            run._made = [p for p in (run.path, *run.path.parents) if not p.exists()]
-            run.path.mkdir(parents=True, exist_ok=True)
+            run._make(run.path)
         return run
 
-    def discard(self) -> None:
-        """Removes the directory if `create` made it, with parents it made that are empty now."""
-        if self.path in self._made:
+    def _make(self, path: pathlib.Path) -> None:
+        """Makes a directory and its parents, noting those that no other process made."""
+        try:
+            path.mkdir()
+        except FileExistsError:
+            if not path.is_dir():
+                raise
+        except FileNotFoundError:
+            if path.parent == path:
+                raise
+            self._make(path.parent)
+            self._make(path)
+        else:
+            self._made.insert(0, path)
+
+    @contextlib.contextmanager
+    def discarded_if_refused(self) -> Iterator[None]:
+        """Discards the directory if what is done in it raises one of `errors.REFUSALS`.
+
+        The caller holds the lock: what another process trains in is not ours to remove.
+        """
+        try:
+            yield
+        except errors.REFUSALS:
+            self._discard()
+            raise
+
+    def _discard(self) -> None:
+        """Removes what `create` made, with parents that are empty now; never checkpoints."""
+        if self.path in self._made and not self.has_checkpoints:
             shutil.rmtree(self.path, ignore_errors=True)
             with contextlib.suppress(OSError):  # Somebody else has begun to use it.
                 for parent in self._made[1:]:

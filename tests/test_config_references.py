@@ -89,8 +89,8 @@ def test_bindings_that_an_override_orphans_are_told_and_dropped_instead_of_refus
     config.check_all_used()
     (line,) = config.drop_orphaned()
     assert line == (
-        "--gin_param 'build.agent = @second': build.agent is @second now, no more @first; without "
-        "effect: first.rate, first.part, part.size"
+        "--gin_param 'build.agent = @second': build.agent is now @second instead of @first; "
+        "without effect: first.rate, first.part, part.size"
     )
     assert "first" not in config.config_text()
     assert config.drop_orphaned() == []

@@ -92,7 +92,9 @@ def test_wheel_declares_its_extras_python_and_console_script(wheel):
     (python,) = [line.split(": ")[1] for line in lines if line.startswith("Requires-Python: ")]
     assert specifiers.SpecifierSet(python) == specifiers.SpecifierSet(">=3.9,<3.12")
     extras = {line.split(": ")[1] for line in lines if line.startswith("Provides-Extra: ")}
-    assert extras == {"atari", "box2d", "docs", "envpool", "mujoco", "ray", "redis", "test"}
+    assert extras == {
+        "atari", "box2d", "docs", "envpool", "mujoco", "ray", "redis", "test", "wandb",
+    }  # fmt: skip
     scripts = archive.read(name.replace("METADATA", "entry_points.txt")).decode()
     assert "actor-learner = actor_learner.cli:main" in scripts
 

@@ -36,7 +36,7 @@ def test_requests_are_put_into_the_words_and_units_of_ray():
 @pytest.mark.parametrize(
     "binding, words",
     [
-        ("Ray.resources = {'learnr': {}}", "about 'learnr', not a job.*did you mean 'learner'"),
+        ("Ray.resources = {'learnr': {}}", "names 'learnr', which is not.*did you mean 'learner'"),
         ("Ray.resources = {'actor': {'num_gpu': 1}}", "unknown word 'num_gpu'.*'num_gpus'"),
         ("Ray.resources = {'actor': {'CPU': 1}}", "unknown word 'CPU'.*num_cpus"),
         ("Ray.resources = {'actor': {'memory_gb': -1}}", "'memory_gb'.*at least 0; got -1"),

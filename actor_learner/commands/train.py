@@ -57,7 +57,7 @@ def run(options: TrainOptions) -> int:
         run_dir = run_directory.RunDirectory.create(options.run_dir, name)
         seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     try:
-        with run_dir.locked():
+        with run_dir.locked(), run_dir.discarded_if_refused():
             if options.resume:
                 run_dir.describe_resumption(sys.argv)
             else:
@@ -72,9 +72,6 @@ def run(options: TrainOptions) -> int:
             ):
                 session.say(output, f"run directory: {run_dir} (seed {seed})")
                 return _train(source, run_dir, seed, output, stop)
-    except errors.REFUSALS:
-        run_dir.discard()
-        raise
     except Exception as error:
         where = None if isinstance(error, errors.ActorLearnerError) else blame.place(error)
         if where is None:

@@ -145,6 +145,7 @@ def _run(options: up_options.UpOptions, server: forking.ForkServer | None) -> in
                 "stuck_seconds": jobs.stuck_seconds,
             }
             if cluster is None:
+                ray_driver.forget(run_dir)
                 return run_jobs.run_jobs(
                     specs,
                     local.LocalLauncher(server),

@@ -47,7 +47,7 @@ def drop_orphaned() -> list[str]:
     for key in sorted(apart, key=loading.origin_order):
         scope, selector, parameter = key
         before, after = apart[key]
-        why = f"{after.origin}: {after.key} is {after.value!r} now, no more {before.value!r}"
+        why = f"{after.origin}: {after.key} is now {after.value!r} instead of {before.value!r}"
         lines.setdefault(why, []).append(f"{_short(selector)}.{parameter}")
         del gin_config._CONFIG[scope, selector][parameter]
         if not gin_config._CONFIG[scope, selector]:

@@ -57,8 +57,7 @@ def main(control: socket.socket, modules: list[str]) -> int:
         return 1
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Guardians tell the launcher of their end.
     while (request := _receive(control)) is not None:
-        if _fork_guardian(request):
-            control.close()
+        if _fork_guardian(request, control):
             _become(request)
             runpy.run_module(request.body["module"], run_name="__main__", alter_sys=True)
             return 0
@@ -92,10 +91,11 @@ def _receive(control: socket.socket) -> _Request | None:
     return _Request(json.loads(message), *fds) if message else None
 
 
-def _fork_guardian(request: _Request) -> bool:
+def _fork_guardian(request: _Request, control: socket.socket) -> bool:
     """Forks the guardian of a job, and that the job; returns True in the job, False here."""
     if os.fork():
         return False
+    control.close()  # Else requests that wait at a dead server would wait for this job's end.
     os.setsid()
     os.dup2(request.log, 1)
     os.dup2(request.log, 2)

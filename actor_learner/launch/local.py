@@ -51,6 +51,7 @@ class LocalProcess:
         server: forking.ForkServer | None = None,
     ) -> None:
         self.incarnation = incarnation
+        self._command = command
         reading, self._lifeline = os.pipe()
 
         def start_guardian() -> subprocess.Popen:
@@ -110,7 +111,7 @@ class LocalProcess:
             self._process.wait(timeout)
         except subprocess.TimeoutExpired as error:
             raise errors.JobTimeoutError(
-                f"process {self._process.pid} has not ended within {timeout:g} s"
+                f"{_shown(self._command)} has not ended within {timeout:g} s"
             ) from error
         return self.poll()
 

@@ -107,6 +107,7 @@ class RayRun:
         strategy = scheduling_strategies.NodeAffinitySchedulingStrategy(
             here.get_node_id(), soft=True
         )
+        supervisor = None
         try:
             supervisor = (
                 self._ray.remote(ray_supervisor.RaySupervisor)
@@ -120,7 +121,11 @@ class RayRun:
                 .remote(plan)
             )
             self._ray.get(supervisor.look.remote(None), timeout=_BEGIN_SECONDS)
-        except (ValueError, self._ray.exceptions.RayError) as error:
+        except BaseException as error:
+            if supervisor is not None:  # It would run the jobs, though the user is told otherwise.
+                self._kill(supervisor)
+            if not isinstance(error, (ValueError, self._ray.exceptions.RayError)):
+                raise
             if isinstance(error, ValueError):  # The name is taken.
                 self.refuse_second()
             raise errors.JobError(
@@ -171,7 +176,7 @@ class RayRun:
         """Tells the user how to find the run again."""
         run = self._shown()
         print(
-            f"the run goes on on the cluster: look at it with {_attach(run)}, end it with "
+            f"the run continues on the cluster: look at it with {_attach(run)}, end it with "
             f"{_exit(run)}",
             file=terminal,
             flush=True,
@@ -235,6 +240,17 @@ class RayRun:
         except ValueError:
             return None
 
+    def _kill(self, supervisor: Any) -> None:
+        try:
+            self._ray.kill(supervisor, no_restart=True)
+        except Exception as error:  # noqa: BLE001 - what led here is worth more to the user.
+            logging.error(
+                "the supervisor of run %s may be left on the cluster, look for it with "
+                "`ray list actors`: %s",
+                self._run,
+                error,
+            )
+
     def _end_at_once(self, supervisor: Any, number: int) -> None:
         try:
             self._ray.get(supervisor.end_at_once.remote(number), timeout=_ANSWER_SECONDS)
@@ -276,8 +292,8 @@ def attach(run: str, address: str | None, terminal: TextIO) -> int:
     noted = _noted_address(run_dir)
     if run_dir is not None and noted is None and address is None:
         raise errors.ConfigError(
-            f"--attach={run}: this run was not begun on a Ray cluster. One of this machine is "
-            "shown by the `up` that runs it, and by `actor-learner control "
+            f"--attach={run}: this run was not begun on a Ray cluster. A run on this machine is "
+            "shown by its own `up`, and by `actor-learner control "
             f"{shlex.quote(run)} status`"
         )
     shown = RayRun(address or noted or ray_cluster.AUTO, names.run_name(run), run_dir)
@@ -302,6 +318,19 @@ def _address_in(run_dir: run_directory.RunDirectory) -> pathlib.Path:
 def _note_address(run_dir: run_directory.RunDirectory, address: str) -> None:
     with atomic.replacing(_address_in(run_dir)) as temporary:
         temporary.write_text(json.dumps({"address": address}) + "\n")
+
+
+def forget(run_dir: run_directory.RunDirectory) -> None:
+    """Removes what a run on a cluster has left for `attach`: the run begins on this machine.
+
+    Raises:
+      errors.ConfigError: If it cannot be removed.
+    """
+    try:
+        run_ending.forget(run_dir)
+        _address_in(run_dir).unlink(missing_ok=True)
+    except OSError as error:
+        raise errors.ConfigError(f"{run_dir} cannot be written to: {error}") from error
 
 
 def _noted_address(run_dir: run_directory.RunDirectory | None) -> str | None:

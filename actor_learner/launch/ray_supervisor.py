@@ -93,17 +93,24 @@ class RaySupervisor:
         self._end()
 
     def _run(self, again: bool) -> None:
-        handler = _log_to(self._run_dir.log(LOG))
+        handler = None
         try:
-            # What ended with the last words of its predecessor is not begun again.
-            ending = run_ending.read(self._run_dir) if again else None
+            try:
+                handler = _log_to(self._run_dir.log(LOG))
+                # What ended with the last words of its predecessor is not begun again.
+                ending = run_ending.read(self._run_dir) if again else None
+            except (OSError, errors.ActorLearnerError) as error:
+                words = f"the supervisor on {socket.gethostname()} cannot begin: {error}"
+                ending = run_jobs.Ending(run_jobs.FAILED, [words, f"failed: {self._run_dir}"])
+                self._note_ending(ending)
             if ending is None:
                 ending = self._supervise(again)
                 self._note_ending(ending)
             self._view.end(ending)
             time.sleep(_LINGER_SECONDS)
         finally:
-            python_logging.getLogger().removeHandler(handler)
+            if handler is not None:
+                python_logging.getLogger().removeHandler(handler)
             self._end()
 
     def _supervise(self, again: bool) -> run_jobs.Ending:
@@ -141,7 +148,7 @@ class RaySupervisor:
                         **plan.seconds,
                     )
                 finally:
-                    launcher.close()
+                    _close(launcher)
         except errors.ActorLearnerError as error:
             bad = isinstance(error, errors.ConfigError)
             code = run_jobs.BAD_CONFIGURATION if bad else run_jobs.FAILED
@@ -161,6 +168,13 @@ class RaySupervisor:
     def _end(self) -> None:
         """Ends this actor, for good, and with it what is left of the jobs."""
         self._ray.kill(self._own_handle, no_restart=True)
+
+
+def _close(launcher: ray.RayLauncher) -> None:
+    try:
+        launcher.close()
+    except Exception:  # noqa: BLE001 - the run has ended as it has; this actor's end frees all.
+        logging.exception("what was reserved on the cluster is not given back yet")
 
 
 @contextlib.contextmanager

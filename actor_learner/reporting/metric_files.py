@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from typing import Callable
@@ -24,9 +25,7 @@ def open_metric_files(
       environment_step: Where the run goes on.
       more: Loggers that the user has bound, which are opened too.
     """
-    for own in more:
-        if hasattr(own, "open"):
-            own.open(_context(run_dir, environment_step))
+    _open_all(more, run_dir, environment_step)
     table, lines = run_dir.metrics_csv, run_dir.metrics_jsonl
     return logger.Loggers(
         [
@@ -40,6 +39,18 @@ def open_metric_files(
             *more,
         ]
     )
+
+
+def _open_all(
+    loggers: Sequence[logger.Logger], run_dir: run_directory.RunDirectory, environment_step: int
+) -> None:
+    """Opens loggers; if one cannot be opened, closes those before it."""
+    with contextlib.ExitStack() as opened:
+        for own in loggers:
+            if hasattr(own, "open"):
+                own.open(_context(run_dir, environment_step))
+            opened.callback(own.close)
+        opened.pop_all()
 
 
 def _context(run_dir: run_directory.RunDirectory, environment_step: int) -> logger.RunContext:

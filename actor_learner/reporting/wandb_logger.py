@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
+from absl import logging
+
 from actor_learner.reporting import logger as logger_lib
 from actor_learner.support import configurable, errors, extras
+
+_FINISH_SECONDS = 60.0
 
 
 @configurable.register
@@ -19,8 +24,8 @@ class WandbLogger:
     ```
 
     Its files go to `wandb/` in the run directory. A run that is resumed goes on as the same run
-    there. Who one is, and where the server, is Weights & Biases' own matter: `wandb login`, or
-    `$WANDB_API_KEY`; without a network `mode = 'offline'`, and `wandb sync` later.
+    there. Log in with `wandb login` or `$WANDB_API_KEY`. Without a network use `mode = 'offline'`,
+    and `wandb sync` later; a run that cannot reach the server when it begins does so by itself.
 
     Args:
       project: Where the run is listed.
@@ -54,29 +59,65 @@ class WandbLogger:
 
         Raises:
           errors.MissingExtraError: If wandb is not installed.
+          errors.ConfigError: If it does not know the user.
         """
         wandb = extras.require("wandb", "wandb")
-        self._run = wandb.init(
+        try:
+            self._run = self._begin(wandb, context, self._mode)
+        except (wandb.errors.AuthenticationError, wandb.errors.UsageError) as error:
+            raise errors.ConfigError(
+                f"WandbLogger cannot begin its run: {error}. Log in with `wandb login` or "
+                "$WANDB_API_KEY, or bind WandbLogger.mode = 'offline'"
+            ) from error
+        except wandb.errors.CommError as error:
+            logging.warning(
+                "Weights & Biases is not reached; rows are kept in %s/wandb, for `wandb sync`: %s",
+                context.run_dir,
+                error,
+            )
+            self._run = self._begin(wandb, context, "offline")
+        self._run.define_metric("environment_steps")
+        self._run.define_metric("*", step_metric="environment_steps")
+
+    def _begin(self, wandb: Any, context: logger_lib.RunContext, mode: str | None) -> Any:
+        return wandb.init(
             project=self._project,
             entity=self._entity,
             name=self._name or context.run_dir.name,
             id=context.run_id,
             resume="allow",
-            mode=self._mode,
+            mode=mode,
             tags=self._tags,
             dir=str(context.run_dir),
             config={**context.settings, "seed": context.description.get("seed")},
             # The run directory has the log; the terminal belongs to our own view.
             settings=wandb.Settings(console="off", silent=True),
         )
-        self._run.define_metric("environment_steps")
-        self._run.define_metric("*", step_metric="environment_steps")
 
     def write(self, row: logger_lib.Row) -> None:
         self._run.log(logger_lib.plain_row(row))
 
     def close(self) -> None:
-        """Sends what is left; without a network wandb keeps it for `wandb sync`."""
-        if self._run is not None:
-            self._run.finish()
-            self._run = None
+        """Sends what is left, for a minute at most; wandb keeps the rest for `wandb sync`."""
+        if self._run is None:
+            return
+        run, self._run = self._run, None
+        failures = []
+
+        def finish() -> None:
+            try:
+                run.finish()
+            except Exception as error:  # noqa: BLE001 - raised again below.
+                failures.append(error)
+
+        sending = threading.Thread(target=finish, name="wandb", daemon=True)
+        sending.start()
+        sending.join(_FINISH_SECONDS)
+        if sending.is_alive():
+            logging.warning(
+                "Weights & Biases has not taken all rows within %g s; send them with `wandb sync` "
+                "in the run directory",
+                _FINISH_SECONDS,
+            )
+        if failures:
+            raise failures[0]

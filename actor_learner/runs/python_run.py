@@ -40,16 +40,12 @@ def train(
         seed = run.read_description()["seed"] if seed is None else seed
     elif seed is None:
         seed = secrets.randbelow(2**31)
-    try:
-        with run.locked():
-            if resume:
-                run.describe_resumption(sys.argv)
-            else:
-                run.describe(seed=seed, argv=sys.argv, name=run.path.name, began_in="Python")
-            outcome, stop = _train(experiment, run, seed, warm_start_from, triggers)
-    except errors.REFUSALS:
-        run.discard()
-        raise
+    with run.locked(), run.discarded_if_refused():
+        if resume:
+            run.describe_resumption(sys.argv)
+        else:
+            run.describe(seed=seed, argv=sys.argv, name=run.path.name, began_in="Python")
+        outcome, stop = _train(experiment, run, seed, warm_start_from, triggers)
     if outcome.error is not None:
         raise outcome.error
     if outcome.status == session.INTERRUPTED:

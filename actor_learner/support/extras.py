@@ -10,7 +10,7 @@ from actor_learner.support import errors
 
 def install_command(extra: str) -> str:
     """What to type to get an extra, for the Python that runs, which no shell may know of."""
-    return f"{shlex.quote(sys.executable)} -m pip install 'actor-learner[{extra}]'"
+    return f"{shlex.quote(sys.executable)} -m pip install -e '.[{extra}]' (in the checkout)"
 
 
 def require(module: str, extra: str) -> types.ModuleType:

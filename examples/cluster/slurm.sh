@@ -2,9 +2,10 @@
 # One run on Slurm: sbatch slurm.sh [LEAF [RUN]]; RUN is a directory that the first node can write to.
 #
 # The first node of the allocation has Redis, through which the jobs find one another, the replay
-# server and the learner; actors are spread over all nodes, one per task. Experience, variables and
-# messages travel through the replay server: only the first node writes to RUN. `actor-learner` and
-# `redis-server` must be in the path of the nodes (module load, or a virtual environment in common).
+# server and the learner; actors are spread over all nodes, one per task. Experience travels through
+# the replay server, the policy and messages from job to job: only the first node writes to RUN.
+# `actor-learner` and `redis-server` must be in the path of the nodes (module load, or a virtual
+# environment in common).
 #SBATCH --job-name=actor-learner
 #SBATCH --nodes=3
 # The first node needs room for Redis, the replay server and the learner, each of which is one task.

@@ -1,6 +1,8 @@
 """`actor-learner plot`, and the runs that patterns mean to it, to `eval` and to `params`."""
 
 import json
+import os
+import signal
 import subprocess
 
 import imageio.v3 as imageio
@@ -98,3 +100,31 @@ def test_seeds_are_trained_one_by_one_until_one_is_interrupted(tmp_path, monkeyp
         [f"--run_dir={tmp_path}/x/seed-{seed}", f"--seed={seed}"] for seed in (4, 5, 6)
     ]
     assert "1 of 4 seeds are trained. Plot: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("when", ["wait", "start"])
+def test_a_signal_ends_the_seed_that_is_trained_and_with_it_the_series(
+    tmp_path, monkeypatch, number, when
+):
+    class Child:
+        told = []
+
+        def __init__(self, command):
+            if when == "start":
+                os.kill(os.getpid(), number)
+
+        def send_signal(self, number):
+            self.told.append(number)
+
+        def wait(self):
+            if when == "wait":
+                os.kill(os.getpid(), number)
+            return -self.told[-1]
+
+    before = signal.getsignal(number)
+    monkeypatch.setattr(subprocess, "Popen", Child)
+    arguments = ["train", "--gin_file=dqn_cartpole", "--seeds=4,5", f"--run_dir={tmp_path}/x"]
+    assert cli.main(arguments) == 143
+    assert Child.told == [signal.SIGTERM]
+    assert signal.getsignal(number) == before

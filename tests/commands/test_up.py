@@ -63,7 +63,7 @@ def bindings_of(source):
         (["--attach=mine", "--resume=runs/mine"], "leave out --resume"),
         (
             ["--gin_file=dqn_cartpole", "--gin_param=Ray.resources = {'actr': {'num_cpus': 1}}"],
-            "Ray.resources is about 'actr', .*did you mean 'actor'",
+            "Ray.resources names 'actr', .*did you mean 'actor'",
         ),
         (["--gin_file=dqn_cartpole", "--registry=memory://x"], "would not find one another"),
         (["--gin_file=dqn_cartpole", "--gin_param=dqn.learning_rat = 1"], "learning_rate"),
@@ -130,6 +130,14 @@ def test_gin_says_how_many_there_are_of_a_job_of_the_users_own(monkeypatch):
     jobs = started_with(monkeypatch, extra, "--gin_param=Jobs.counts = {'watcher': 3}")
     own = [name for name in jobs if name.startswith(("watcher", "painter"))]
     assert own == ["watcher-0", "watcher-1", "watcher-2", "painter-0"]
+
+
+def test_a_local_run_is_not_taken_for_one_that_ended_on_a_cluster(monkeypatch, tmp_path):
+    started_with(monkeypatch, "--run_dir=run")
+    for name in ("ending.json", "ray.json"):
+        (tmp_path / "run" / name).write_text("{}")
+    assert run("--resume=run") == 0
+    assert not list(tmp_path.glob("run/ending.json")) and not list(tmp_path.glob("run/ray.json"))
 
 
 def test_jobs_that_may_fail_are_named_by_kind(monkeypatch):

@@ -15,7 +15,7 @@ def test_without_envpool_the_error_names_the_extra(monkeypatch):
     with pytest.raises(errors.MissingExtraError) as caught:
         GymnasiumEnvironment("CartPole-v1", 2, vectorization="envpool")
 
-    assert "-m pip install 'actor-learner[envpool]'" in str(caught.value)
+    assert "-m pip install -e '.[envpool]'" in str(caught.value)
 
 
 def test_gymnasium_wrappers_and_callables_are_refused():

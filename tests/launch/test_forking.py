@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from actor_learner.launch import forking, job_spec, local
+from actor_learner.support import errors
 from tests.launch import processes
 
 PROGRAM = "tests.launch.forked_program"
@@ -129,6 +130,24 @@ def test_a_job_asked_for_is_started_plainly_if_the_server_dies_before(forked):
     assert process.poll() is None
     os.kill(forked.server.pid, signal.SIGKILL)
     assert process.wait(processes.DEADLINE) == 7
+
+
+def test_a_job_forked_earlier_does_not_keep_what_waits_at_a_dead_server(forked):
+    first = forked.start("wait")
+    forked.job(first)
+    os.kill(forked.server.pid, signal.SIGSTOP)
+    second = forked.start("exit7")
+    assert second.poll() is None
+    forked.server.kill()  # As `kill` of a job does that the server has not answered.
+    assert second.wait(processes.DEADLINE) == 7
+    assert first.poll() is None
+
+
+def test_a_wait_for_a_job_that_a_stuck_server_keeps_ends_in_time(forked):
+    os.kill(forked.server.pid, signal.SIGSTOP)
+    process = forked.start("exit7")
+    with pytest.raises(errors.JobTimeoutError, match=f"{PROGRAM} exit7 has not ended within 0.1"):
+        process.wait(0.1)
 
 
 def test_kill_does_not_wait_for_a_server_that_is_stuck(forked):

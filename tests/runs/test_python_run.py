@@ -75,7 +75,7 @@ def test_the_result_has_the_best_score_the_curve_and_a_policy(finished):
 
 
 def test_the_run_is_resumed_and_otherwise_refused(finished, capsys):
-    with pytest.raises(errors.ConfigError, match=r"go on with it by train\(.*resume=True\)"):
+    with pytest.raises(errors.ConfigError, match=r"resume it with train\(.*resume=True\)"):
         make_experiment().train(finished.run_dir)
     longer = make_experiment(environment_steps=800).train(finished.run_dir, resume=True)
     assert longer.rows[-1]["environment_steps"] >= 800

@@ -48,6 +48,7 @@ _UNREACHABLE_SECONDS = 1.0
 _REST_SECONDS = 0.2
 _TABLE_SECONDS = 5.0
 _LAST_REPORTS_SECONDS = 40.0
+_REJOIN_SECONDS = 10.0
 
 
 class LearnerJob(worker.Worker):
@@ -70,6 +71,7 @@ class LearnerJob(worker.Worker):
         self._saving = threading.Lock()
         self._limit: version_limit.VersionLimit | None = None
         self._final: final_evaluation.FinalEvaluation | None = None
+        self._actors_awaited_seconds = 0.0
 
     def configure(self) -> None:
         job = self.job
@@ -119,6 +121,8 @@ class LearnerJob(worker.Worker):
         if reason is not None:
             # A predecessor died after its last train step: the other jobs must still learn of it.
             self._finish(reason)
+            # They may have last steps that it was not told of, and have yet to find this one.
+            self._actors_awaited_seconds = _REJOIN_SECONDS
 
     def poll(self) -> worker.PollResult | bool:
         self._take_messages()
@@ -228,6 +232,7 @@ class LearnerJob(worker.Worker):
         self._learning.pacing = learner_pacing.make_pacing(
             plan, self._learning, self._limit, self._table_state, self._num_actors
         )
+        run_files.describe_run(job)  # Loggers are told; once all is built, it is written again.
         self._metric_files = metric_files.open_metric_files(
             job.run_dir, self._learning.environment_step, experiment.reporting.loggers
         )
@@ -367,7 +372,9 @@ class LearnerJob(worker.Worker):
         waited = time.monotonic() - self._finished_at
         # Actors report the turns that they were in the middle of; for one that was killed, its
         # successor does.
-        all_reported = not self._inbox.actors and not self._inbox.lost
+        all_reported = waited > self._actors_awaited_seconds and not (
+            self._inbox.actors or self._inbox.lost
+        )
         done = (all_reported or waited > _LAST_REPORTS_SECONDS) and not (
             self._final.is_expected(self._inbox.present("evaluator"), raters, self._inbox.left)
         )

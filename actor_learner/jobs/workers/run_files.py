@@ -32,7 +32,7 @@ def describe_run(job: job_lib.Job) -> None:
     """Writes `operative_config.gin` and, unless a launcher has, `config.gin` and `run.json`.
 
     With them the run can be evaluated and resumed like any other. The job must have a run directory
-    and a configuration, and have built all that it builds from it.
+    and a configuration. What it builds later is in `operative_config.gin` if this is called again.
     """
     run_dir = job.run_dir
     run_dir.write_text(run_dir.operative_config, config.operative_config())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import mmap
+import contextlib
+import os
 import pathlib
-from typing import Any, NamedTuple
+import struct
+from typing import Any, BinaryIO, NamedTuple
 from urllib import parse
 
 import numpy as np
@@ -16,7 +18,7 @@ MAX_EARLIER = 8
 """How many earlier processes of one actor are remembered: more of them than can be started within
 one checkpoint interval of the learner."""
 
-_NUM_BYTES = 16
+_COUNTS = struct.Struct("=qq")  # Steps, episodes.
 
 
 class EarlierProcess(NamedTuple):
@@ -34,13 +36,13 @@ class EarlierProcess(NamedTuple):
 
 
 class StepJournal:
-    """Counts steps and episodes in a mapped file, as the first observer of an actor's transitions.
+    """Counts steps and episodes in a file, as the first observer of an actor's transitions.
 
-    A store into the mapping survives `kill -9` and costs less than a system call. The successor of
-    a killed process finds the counts and reports them in its name; reports hold totals, so that
-    what the learner has counted already counts once. What has reached the replay is counted here
-    before; a step that the environment was just taking when its process was killed is part of
-    neither.
+    What is written survives `kill -9`. It is not mapped: a store into a mapping ends the process
+    when the disk is full, if the file system copies on write. The successor of a killed process
+    finds the counts and reports them in its name; reports hold totals, so that what the learner has
+    counted already counts once. What has reached the replay is counted here before; a step that the
+    environment was just taking when its process was killed is part of neither.
 
     Args:
       directory: The job's own; None where there is none: then nothing outlives the process.
@@ -52,7 +54,7 @@ class StepJournal:
 
     def __init__(self, directory: pathlib.Path | None, incarnation: str) -> None:
         self._steps = self._episodes = 0
-        self._counts = np.zeros(2, np.int64)
+        self._file: BinaryIO | None = None
         self.earlier: list[EarlierProcess] = []
         if directory is None:
             return
@@ -60,7 +62,8 @@ class StepJournal:
             folder = directory / FOLDER
             folder.mkdir(exist_ok=True)
             self.earlier = _read_all(folder)
-            self._counts = _mapped(folder / parse.quote(incarnation, safe=""))
+            path = folder / parse.quote(incarnation, safe="")
+            self._file = open(path, "wb", buffering=0)  # Open for as long as the process acts.
         except OSError as error:
             logging.warning(
                 "Steps are not written to %s: what this process has not reported when it is killed "
@@ -83,29 +86,29 @@ class StepJournal:
         self._write()
 
     def _write(self) -> None:
-        self._counts[0] = self._steps
-        self._counts[1] = self._episodes
+        if self._file is None:
+            return
+        # A full disk does not keep the actor from acting; the next step tries again.
+        with contextlib.suppress(OSError):
+            os.pwrite(self._file.fileno(), _COUNTS.pack(self._steps, self._episodes), 0)
 
 
 def _read_all(folder: pathlib.Path) -> list[EarlierProcess]:
     """Reads what earlier processes left, and removes what nobody needs any more."""
     found = []
-    paths = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
-    for path in paths[:-MAX_EARLIER]:
+    for path in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # Another process of this actor removes, too.
+            content, written = path.read_bytes(), path.stat().st_mtime_ns
+            if not content.strip(b"\0"):
+                path.unlink()  # It has done nothing.
+            elif len(content) != _COUNTS.size:
+                logging.warning("%s is not a count of steps; it is left out.", path)
+            else:
+                found.append((written, path, _COUNTS.unpack(content)))
+    found.sort()
+    for _, path, _ in found[:-MAX_EARLIER]:
         path.unlink(missing_ok=True)
-    for path in paths[-MAX_EARLIER:]:
-        content = path.read_bytes()
-        if len(content) != _NUM_BYTES:
-            logging.warning("%s is not a count of steps; it is left out.", path)
-            continue
-        steps, episodes = np.frombuffer(content, np.int64).tolist()
-        found.append(EarlierProcess(parse.unquote(path.name), steps, episodes))
-    return found
-
-
-def _mapped(path: pathlib.Path) -> np.ndarray:
-    """Maps a new file of two counts; it stays mapped for as long as the array is used."""
-    with open(path, "w+b") as file:
-        file.write(bytes(_NUM_BYTES))  # Written, not just made long: a store must find its page.
-        file.flush()
-        return np.frombuffer(mmap.mmap(file.fileno(), _NUM_BYTES), np.int64)
+    return [
+        EarlierProcess(parse.unquote(path.name), steps, episodes)
+        for _, path, (steps, episodes) in found[-MAX_EARLIER:]
+    ]

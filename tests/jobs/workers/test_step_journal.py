@@ -1,6 +1,8 @@
 """What an actor has done is known to its successor, however it ended."""
 
+import errno
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -46,14 +48,41 @@ def test_counts_of_the_actor_itself_win(tmp_path):
 
 def test_the_latest_processes_are_known_the_oldest_first(tmp_path):
     for number in range(12):
-        step_journal.StepJournal(tmp_path, f"p{number}").correct(number, 0)
+        step_journal.StepJournal(tmp_path, f"p{number}").correct(number + 1, 0)
         os.utime(tmp_path / step_journal.FOLDER / f"p{number}", ns=(number, number))
     earlier = step_journal.StepJournal(tmp_path, "now").earlier
-    assert [process.steps for process in earlier] == list(range(4, 12))
+    assert [process.steps for process in earlier] == list(range(5, 13))
     assert len(list((tmp_path / step_journal.FOLDER).iterdir())) == step_journal.MAX_EARLIER + 1
 
 
-@pytest.mark.parametrize("content", [b"", b"half a count"])
+def test_processes_that_did_nothing_displace_none_that_did(tmp_path):
+    step_journal.StepJournal(tmp_path, "a").correct(5, 1)
+    for number in range(2 * step_journal.MAX_EARLIER):
+        step_journal.StepJournal(tmp_path, f"idle{number}").correct(0, 0)
+    assert step_journal.StepJournal(tmp_path, "b").earlier == [("a", 5, 1)]
+    assert {path.name for path in (tmp_path / step_journal.FOLDER).iterdir()} == {"a", "b"}
+
+
+def test_a_file_that_vanishes_meanwhile_is_left_out(tmp_path, monkeypatch):
+    step_journal.StepJournal(tmp_path, "a").correct(5, 1)
+    folder, listed = tmp_path / step_journal.FOLDER, pathlib.Path.iterdir
+    monkeypatch.setattr(pathlib.Path, "iterdir", lambda path: [*listed(path), folder / "vanished"])
+    assert step_journal.StepJournal(tmp_path, "b").earlier == [("a", 5, 1)]
+
+
+def test_a_disk_that_is_full_does_not_end_an_actor(tmp_path, monkeypatch):
+    def write(*_):
+        raise OSError(errno.ENOSPC, "no space left")
+
+    journal = step_journal.StepJournal(tmp_path, "a")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", write)
+        journal(step([MID], [MID]))
+    journal(step([MID], [MID]))
+    assert step_journal.StepJournal(tmp_path, "b").earlier == [("a", 2, 0)]
+
+
+@pytest.mark.parametrize("content", [b"x", b"half a count"])
 def test_what_is_not_a_count_is_left_out(tmp_path, content):
     folder = tmp_path / step_journal.FOLDER
     folder.mkdir()
