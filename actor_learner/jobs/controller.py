@@ -236,11 +236,12 @@ class Controller:
         deadline = time.monotonic() + timeout
         while True:
             found = {s.name: s for s in self.workers() if s.name in workers}
-            if len(found) == len(set(workers)) and all(s.state in wanted for s in found.values()):
-                return found
-            for name, status in found.items():
+            for name in found:  # First: the state in its record may be an old one.
                 if (refusal := self._connections.refusal(name)) is not None:
                     raise errors.ConfigError(refusal)
+            if len(found) == len(set(workers)) and all(s.state in wanted for s in found.values()):
+                return found
+            for status in found.values():
                 if status.state in states.ENDED and status.state not in wanted:
                     raise errors.JobError(_ended(status, wanted))
             if time.monotonic() >= deadline:

@@ -163,7 +163,15 @@ def test_one_call_is_one_train_step_however_many_minibatches():
         loss = agent.train(collector.collect())
         assert world.train_step.numpy() == expected
     assert np.isfinite(loss.loss)
-    assert loss.extra._fields == ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
+    assert loss.extra._fields == (
+        "policy_loss",
+        "value_loss",
+        "entropy",
+        "kl",
+        "clip_fraction",
+        "explained_variance",
+        "gradient_norm",
+    )
 
 
 def test_an_unroll_without_any_step_changes_nothing():

@@ -11,7 +11,9 @@ from actor_learner import cli
 def test_the_parameters_of_an_agent_are_listed_with_default_and_meaning(capsys):
     assert cli.main(["help", "sac"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "sac: Builds SAC for one continuous action vector."
+    assert (
+        lines[0] == "sac: Builds SAC for one continuous action vector, or for one discrete action."
+    )
     place = lines.index("  sac.actor_fc_layer_params = (256, 256)")
     assert lines[place + 1] == "      Dense layers of the actor."
     assert "  sac.world, no default" in lines

@@ -108,7 +108,7 @@ def test_a_job_by_hand_is_told_both_ways_out(tmp_path, capfd, monkeypatch):
     flags = ["actor", "--gin_file=dqn_cartpole", "--run=word", "--registry=names"]
     assert cli.main(flags) == 2
     said = capfd.readouterr().err
-    assert f"as {OUTSIDE}, and the run has no keys" in said
+    assert f"as {OUTSIDE}, but the run has no keys" in said
     assert "actor-learner keys FILE" in said and "--host=localhost" in said
     with files.FileRegistry("names") as names:
         assert job.Job("learner", 0, "word", names).wire_address_of("actor") is None

@@ -2,6 +2,7 @@
 
 import contextlib
 import signal
+import threading
 
 import pytest
 import reverb
@@ -176,8 +177,20 @@ def test_an_actor_waits_for_its_server_and_ends_when_asked_to(run, monkeypatch):
     steps = made_actor.status()["steps"]
     assert not made_actor.poll().done
     assert made_actor.status()["steps"] == steps
-    made_learner.poll()  # It takes the last report, which the actor would wait for.
-    run.end(made_actor)
+    ended = threading.Event()
+
+    def poll_learner():
+        """Takes the last report, whose answer the actor waits for."""
+        while not ended.wait(0.05):
+            made_learner.poll()
+
+    thread = threading.Thread(target=poll_learner)
+    thread.start()
+    try:
+        run.end(made_actor)
+    finally:
+        ended.set()
+        thread.join()
 
 
 def test_nothing_is_written_to_and_learnt_from_another_runs_server(run):

@@ -199,7 +199,9 @@ def test_a_server_that_is_elsewhere_by_now_is_told_from_one_that_is_only_silent(
     found.note_outage(outage)  # Nobody says that it is elsewhere.
     assert found.is_away and not found.is_there()
     replay.address = "10.0.0.7:8008"
-    with pytest.raises(errors.ReplayMovedError, match="it is at 10.0.0.7:8008 now: start this job"):
+    with pytest.raises(
+        errors.ReplayMovedError, match="to 10.0.0.7:8008: actor-0 of run mine must be restarted"
+    ):
         found.note_outage(outage)
     found.close()
 

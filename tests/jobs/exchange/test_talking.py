@@ -317,7 +317,7 @@ def test_more_than_can_be_taken_in_is_refused(monkeypatch):
     monkeypatch.setattr(inbox, "_MAX_WAITING", 2)
     desk = Desk(0)
     asked = [desk.submit(report_of(0, total)) for total in (1, 2, 3)]
-    with pytest.raises(protocol.RefusedError, match="more messages than it can take"):
+    with pytest.raises(protocol.RefusedError, match="too many messages waiting"):
         asked[2].result(SECONDS)
     desk.inbox.take_all()
     assert desk.inbox.steps == 2
