@@ -116,6 +116,6 @@ def test_a_process_that_is_superseded_saves_nothing_more(run):
             training._learning.save()
 
     with one_process.OneProcess(overtaken, run, seed=1, on_row=overtake) as training:
-        with pytest.raises(errors.SupersededError, match=r"\(epoch 1, this one is 0\)"):
+        with pytest.raises(errors.SupersededError, match=r"\(epoch 1; this one is 0\)"):
             training.run()
     assert saved and sorted(path.name for path in checkpoints.iterdir()) == saved

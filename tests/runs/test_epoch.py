@@ -33,7 +33,7 @@ def test_the_latest_may_go_on_and_all_earlier_ones_are_refused(run):
             superseded.require_latest()
         said = str(raised.value)
         assert f"another process has begun to train {run}" in said
-        assert f"(epoch 2, this one is {superseded.number})" in said
+        assert f"(epoch 2; this one is {superseded.number})" in said
 
 
 def test_another_process_supersedes_this_one(run):
@@ -52,7 +52,7 @@ def test_another_process_supersedes_this_one(run):
         timeout=120,
     )
     assert theirs.stdout == "1\n"
-    with pytest.raises(errors.SupersededError, match="epoch 1, this one is 0"):
+    with pytest.raises(errors.SupersededError, match="epoch 1; this one is 0"):
         ours.require_latest()
     assert epoch.Epoch.begin(run).number == 2
 

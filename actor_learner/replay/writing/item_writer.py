@@ -153,6 +153,7 @@ class ItemWriter:
             return
         if self._pattern is not None:
             self.flush()  # So that the next call, which is repeated while it waits, need not.
+        self._all_confirmed = False  # Whatever the server has said: it may not take the end.
         self._wait(lambda timeout_ms: self._writer.end_episode(True, timeout_ms))
         self._num_rows = self._num_created = 0
         self._all_confirmed = True
