@@ -158,8 +158,10 @@ def for_policy(policy: Any, observation_spec: Any, action_spec: Any) -> LegalCho
 
 
 def find(observation_spec: Any, action_spec: Any) -> ActionMask | None:
-    """The mask that observations carry; None if they carry none."""
+    """The mask that observations carry; None if they carry none, or no action is discrete."""
     if not isinstance(observation_spec, Mapping) or KEY not in observation_spec:
+        return None
+    if not any(_is_discrete(leaf) for leaf in tf.nest.flatten(action_spec)):
         return None
     return ActionMask(observation_spec, action_spec)
 

@@ -1,7 +1,7 @@
 """Imports every room, so that all that gin files may name is registered. Imports TensorFlow."""
 
 from actor_learner import evaluation_settings, experiment, parts, ray_settings, run_settings
-from actor_learner.acting import actor
+from actor_learner.acting import actor, evaluator
 from actor_learner.agents import bc, c51, cql_sac, ddpg, dqn, impala, ppo, r2d2, sac, td3
 from actor_learner.environments import (
     gymnasium,
@@ -55,6 +55,7 @@ ROOMS = (
     dqn,
     evaluation,
     evaluation_settings,
+    evaluator,
     experiment,
     gathering,
     gymnasium,

@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from tf_agents.specs import array_spec, tensor_spec
+from tf_agents.trajectories import time_step as ts
 
 from actor_learner import action_mask
+from actor_learner.agents import algorithm, ppo, sac
+from actor_learner.inference import python
 from actor_learner.support import errors
 
 B = tensor_spec.BoundedTensorSpec
@@ -88,3 +91,36 @@ def test_a_mask_of_floats_is_refused():
     spec = {"observation": VECTOR, "action_mask": B([4], tf.float32, 0, 1)}
     with pytest.raises(errors.SpecMismatchError, match="booleans or whole numbers"):
         action_mask.find(spec, CHOICE)
+
+
+def continuous_world():
+    return algorithm.World(
+        ts.time_step_spec({"observation": VECTOR, "action_mask": B([4], tf.int32, 0, 1)}),
+        B([2], tf.float32, -1.0, 1.0),
+        tf.Variable(0, dtype=tf.int64),
+        tf.Variable(0, dtype=tf.int64),
+    )
+
+
+@pytest.mark.parametrize(
+    "make, options",
+    [
+        (sac.sac, {"actor_fc_layer_params": (4,), "critic_fc_layer_params": (4,)}),
+        (ppo.ppo, {"fc_layer_params": (4,)}),
+    ],
+)
+def test_agents_with_continuous_actions_take_a_mask_for_an_observation(make, options):
+    world = continuous_world()
+    assert action_mask.find(world.observation_spec, world.action_spec) is None
+    policy = make(world, **options).agent.collect_policy
+    array_specs = tensor_spec.to_nest_array_spec((world.observation_spec, world.action_spec))
+    assert action_mask.for_policy(policy, *array_specs) is None
+    stream = python.RandomInference(
+        array_specs[1], (), 3, mask=action_mask.for_policy(policy, *array_specs)
+    )
+    observation = {"observation": np.zeros((3, 3), np.float32), "action_mask": np.eye(3, 4)}
+    observation["action_mask"] = observation["action_mask"].astype(np.int32)
+    step = ts.restart(observation, batch_size=3)
+    assert stream.act(step).action.shape == (3, 2)
+    step = tf.nest.map_structure(tf.constant, step)
+    assert policy.action(step, policy.get_initial_state(3)).action.shape == [3, 2]

@@ -71,13 +71,14 @@ class Actor:
       group_steps_per_run: Stop a run after this many batched steps, each of which steps every lane
         once, boundary steps included: what an unroll is made of. In a `TensorEnvironment` and with
         a TF policy these are one graph call.
-      policy_version: Returns the version of the policy, for callers that know it as a plain number;
-        by default the learner that raises `train_step` in this process, if there is one, or
-        `train_step` itself is asked in every run.
+      policy_version: Returns the version of the policy, for callers that know it as a plain number.
+        Weights must not change while it stays the same. By default the learner that raises
+        `train_step` in this process, if there is one, or `train_step` itself is asked in every run.
       policy_epoch: Returns the incarnation of the learner whose version that is; by default 0.
       inference: How a TF policy is run: "lite", converted to TFLite, the quickest on a CPU;
         "graph", by TensorFlow; "auto", which is lite unless there is a GPU or the policy cannot be
-        converted, and then says why in the log. Weights take effect at the start of a run.
+        converted, and then says why in the log. Weights take effect at the start of a run. "lite"
+        is refused where a run is one graph call.
     """
 
     def __init__(
@@ -120,9 +121,9 @@ class Actor:
         self._policy = policy
         self._lanes: Any
         self._stream: Any
-        if group_steps_per_run and graph_unroll.fits(env, policy):
-            self._lanes = graph_unroll.GraphUnroll(env, policy, group_steps_per_run)
-            self._stream = self._lanes.inference
+        self._unroll = graph_unroll.where_it_fits(env, policy, group_steps_per_run, inference)
+        if self._unroll is not None:
+            self._lanes, self._stream = self._unroll, self._unroll.inference
         else:
             self._lanes = lanes_lib.as_lanes(env)
             self._stream = streams.stream_for(
@@ -203,7 +204,10 @@ class Actor:
 
     @property
     def inference(self) -> str:
-        """How the policy is run: "lite", "graph", "python", "random", or a user's own class."""
+        """How the policy is run: "lite", "graph", "unroll", "python", "random", or a user's class.
+
+        "unroll" is policy and environment in one graph call, for the steps of a whole run.
+        """
         return streams.kind_of(self._stream)
 
     @property
@@ -215,21 +219,26 @@ class Actor:
         """Runs until the steps, episodes or group steps of one run are done.
 
         What an observer raises ends the run. The step it was called with has been taken, and
-        counts; the next run goes on after it, and the observers behind that one never see it.
+        counts; the next run goes on after it, and the observers behind that one never see it. If
+        that was in the middle of a graph call, the next run takes the steps that are left of it and
+        no others, still as of the former policy version.
         """
-        self._policy_version = int(self._read_version())
+        left_over = 0 if self._unroll is None else self._unroll.steps_left
+        if not left_over:
+            self._policy_version = int(self._read_version())
+        max_group_steps = left_over or self._max_group_steps
         num_steps = 0
         num_episodes = 0
         num_group_steps = 0
         boundaries = self._boundaries
-        stream = self._choose_stream()
+        stream = self._stream if left_over else self._choose_stream()
         observed = self._observers or self._transition_observers or self._info_observers
         lanes, num_lanes = self._lanes, self._lanes.num_lanes
         try:
             while (
                 num_steps < self._max_steps
                 and num_episodes < self._max_episodes
-                and num_group_steps < self._max_group_steps
+                and num_group_steps < max_group_steps
             ):
                 time_step = self._time_step
                 response = stream.act(time_step)

@@ -13,12 +13,37 @@ from tf_agents.policies import tf_policy
 from tf_agents.trajectories import time_step as ts
 
 from actor_learner.environments.tensor import environment
-from actor_learner.inference import protocol
+from actor_learner.inference import protocol, streams
+from actor_learner.support import errors
 
 
 def fits(env: Any, policy: Any) -> bool:
     """Whether whole unrolls of this policy in this environment can be one graph call."""
     return isinstance(env, environment.TensorEnvironment) and isinstance(policy, tf_policy.TFPolicy)
+
+
+def where_it_fits(env: Any, policy: Any, length: int | None, inference: str) -> GraphUnroll | None:
+    """Unrolls of this policy in this environment; None if they cannot be one graph call.
+
+    Args:
+      env: The environment.
+      policy: The policy.
+      length: Batched steps of an unroll; None if the actor takes no unrolls.
+      inference: How the policy is to be run, as of `Actor`.
+
+    Raises:
+      errors.ConfigError: If that is "lite", which a graph call is not.
+    """
+    if not (length and fits(env, policy)):
+        return None
+    streams.require_known(inference)
+    if inference == streams.LITE:
+        raise errors.ConfigError(
+            f"inference is '{streams.LITE}', but in a TensorEnvironment policy and environment "
+            "take the steps of a run in one TensorFlow graph call, which TFLite has no part in: "
+            f"use '{streams.AUTO}' or '{streams.GRAPH}'"
+        )
+    return GraphUnroll(env, policy, length)
 
 
 class GraphUnroll:
@@ -58,6 +83,11 @@ class GraphUnroll:
         self.trace_count = 0  # How often the unroll was traced.
         self._unroll: Any = None
         self._steps: list[_Step] = []  # Of the unroll, those that were not handed out; last first.
+
+    @property
+    def steps_left(self) -> int:
+        """Steps of the latest unroll that were not handed out."""
+        return len(self._steps)
 
     def reset(self) -> ts.TimeStep:
         """Resets all lanes; what is left of an unroll is forgotten."""
@@ -141,6 +171,8 @@ class GraphUnroll:
 
 class UnrollInference:
     """The inference stream of a `GraphUnroll`."""
+
+    kind = "unroll"
 
     def __init__(self, unroll: GraphUnroll) -> None:
         self._unroll = unroll

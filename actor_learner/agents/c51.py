@@ -53,12 +53,11 @@ class WeightedC51(categorical_dqn_agent.CategoricalDqnAgent):
         logits = tf.gather(logits, action, batch_dims=1)  # [batch, atoms]
         reward = reward_scale_factor * next_time_steps.reward[:, tf.newaxis]
         discount = gamma * next_time_steps.discount[:, tf.newaxis]
+        returns = reward + discount * self._support  # [batch, atoms]
+        probabilities = self._next_q_distribution(next_time_steps)
+        batch_notes.note("target", tf.reduce_sum(probabilities * returns, axis=-1))
         target = tf.stop_gradient(
-            categorical_dqn_agent.project_distribution(
-                batch_notes.note("target_support", reward + discount * self._support),
-                self._next_q_distribution(next_time_steps),
-                self._support,
-            )
+            categorical_dqn_agent.project_distribution(returns, probabilities, self._support)
         )
         per_item = tf.nn.softmax_cross_entropy_with_logits(labels=target, logits=logits)
         losses = common.aggregate_losses(

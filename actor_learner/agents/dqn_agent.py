@@ -44,14 +44,20 @@ class DqnAgent(dqn_agent.DqnAgent):
         return tf.reduce_max(self._q_values(self._target_q_network, next_time_steps), axis=-1)
 
     def _q_values(self, q_network: network.Network, time_steps: ts.TimeStep) -> tf.Tensor:
-        """The values `[batch, actions]`; those of illegal actions are lower than any other."""
+        """The values `[batch, actions]`; those of illegal actions are lower than any other.
+
+        Where nothing is legal, everything counts as legal.
+        """
         observation, mask = time_steps.observation, None
         if self._observation_and_action_constraint_splitter is not None:
             observation, mask = self._observation_and_action_constraint_splitter(observation)
         values, _ = q_network(observation, step_type=time_steps.step_type)
         if mask is None:
             return values
-        return tf.where(tf.cast(mask, tf.bool), values, values.dtype.min)
+        legal = tf.cast(mask, tf.bool)
+        # A splitter may leave nothing legal, as in the last observation of an episode.
+        legal |= tf.logical_not(tf.reduce_any(legal, axis=-1, keepdims=True))
+        return tf.where(legal, values, values.dtype.min)
 
 
 class DdqnAgent(DqnAgent):

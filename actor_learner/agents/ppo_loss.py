@@ -39,7 +39,7 @@ class PPOLossInfo(NamedTuple):
         actions taken.
       clip_fraction: Share of the frames whose ratio lies outside the clip range.
       explained_variance: Share of the variance of the value targets that the values explain; 1 at
-        best, 0 if they are no better than a constant.
+        best, 0 if they are no better than a constant, or the targets are one.
       gradient_norm: Norm of the gradient before it is clipped; 0 where none was computed.
     """
 
@@ -123,7 +123,11 @@ class PPOLoss:
             clip_fraction = mean(tf.cast(tf.not_equal(ratio, clipped), tf.float32))
         value_error = tf.math.squared_difference(value, frames.value_target)
         target_error = tf.math.squared_difference(frames.value_target, mean(frames.value_target))
-        unexplained = tf.math.divide_no_nan(mean(value_error), mean(target_error))
+        variance = mean(target_error)
+        explained = 1.0 - tf.math.divide_no_nan(mean(value_error), variance)
+        # Of constant targets, all but for rounding, there is nothing to explain.
+        rounding = 1e-12 * mean(tf.square(frames.value_target))
+        explained = tf.where(variance > rounding, explained, 0.0)
         if self.value_clip is not None:
             moved = tf.clip_by_value(value - frames.value, -self.value_clip, self.value_clip)
             clipped_error = tf.math.squared_difference(frames.value + moved, frames.value_target)
@@ -136,7 +140,7 @@ class PPOLoss:
             # expectation of its gradient is the gradient of the KL.
             kl=mean(ratio - 1.0 - log_ratio),
             clip_fraction=clip_fraction,
-            explained_variance=tf.stop_gradient(1.0 - unexplained),
+            explained_variance=tf.stop_gradient(explained),
             gradient_norm=tf.zeros([]),
         )
         loss = info.policy_loss + self.value_weight * info.value_loss

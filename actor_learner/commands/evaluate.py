@@ -83,6 +83,7 @@ def _evaluate(
     from actor_learner import experiment as experiment_lib
     from actor_learner.acting import evaluator
     from actor_learner.environments import filming
+    from actor_learner.inference import streams
     from actor_learner.support import seeds
 
     experiment = experiment_lib.Experiment()
@@ -102,7 +103,10 @@ def _evaluate(
             writer = stack.enter_context(video.VideoWriter(video_path, FRAMES_PER_SECOND))
             on_step = lambda: writer.append(env.render())  # noqa: E731
         policy = rated.load(experiment, env)
-        result = evaluator.Evaluator(env, policy, episodes, seed=fresh).run(on_step)
+        # Whatever the run's config binds: an exported policy is not one that can be converted.
+        result = evaluator.Evaluator(env, policy, episodes, seed=fresh, inference=streams.AUTO).run(
+            on_step
+        )
     return result.returns
 
 

@@ -55,9 +55,9 @@ class OneLane(gymnasium.vector.VectorEnv):
             self._ended = bool(terminated or truncated)
         return (
             self._batch(observation),
-            np.array([reward], np.float64),
-            np.array([terminated], np.bool_),
-            np.array([truncated], np.bool_),
+            _of_one_lane("reward", reward, np.float64),
+            _of_one_lane("terminated", terminated, np.bool_),
+            _of_one_lane("truncated", truncated, np.bool_),
             self._add_lane_to(info),
         )
 
@@ -83,8 +83,27 @@ def _compile(space: gymnasium.Space, make_leaf: Callable[[gymnasium.Space], _Con
 
 
 def _add_lane(space: gymnasium.Space) -> _Convert:
-    dtype = space.dtype
-    return lambda value: np.asarray(value, dtype)[np.newaxis]
+    dtype, shape = space.dtype, space.shape
+
+    def add_lane(value: Any) -> np.ndarray:
+        value = np.asarray(value, dtype)
+        if value.shape != shape:
+            raise ValueError(
+                f"an observation has the shape {value.shape}, but its space {space} has {shape}"
+            )
+        return value[np.newaxis]
+
+    return add_lane
+
+
+def _of_one_lane(name: str, value: Any, dtype: type) -> np.ndarray:
+    """The value as an array `[1]`; arrays of one element are taken for that element."""
+    lane = np.array([value], dtype)
+    if lane.ndim == 1:
+        return lane
+    if lane.size != 1:
+        raise ValueError(f"{name} has the shape {lane.shape[1:]}: one number is expected")
+    return lane.reshape(1)
 
 
 def _remove_lane(value: Any) -> Any:

@@ -27,6 +27,8 @@ class GraphInference:
       traced: The same policy for so many lanes, if it has been traced already.
     """
 
+    kind = "graph"
+
     def __init__(
         self,
         policy: tf_policy.TFPolicy,

@@ -1,12 +1,13 @@
 """Inference by TFLite: the arithmetic of a policy, and nothing of TensorFlow's executor.
 
 At one lane a call of a small policy takes microseconds, where the same policy as a TensorFlow
-function takes some hundred.
+function takes a few hundred.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Sequence
 from typing import Any, Callable
 
 import numpy as np
@@ -54,6 +55,8 @@ class LiteInference:
       UnconvertibleError: If the policy cannot be converted; says why.
     """
 
+    kind = "lite"
+
     def __init__(
         self,
         policy: tf_policy.TFPolicy,
@@ -66,9 +69,8 @@ class LiteInference:
         self._policy = policy
         self._traced = traced or traced_policy.TracedPolicy(policy, num_lanes)
         lite = lite_graph.rewrite(self._traced)
-        draws = noise.with_lanes_axes(
-            [drawn.draw for drawn in lite.drawn], num_lanes, self._draws_for
-        )
+        draws = [drawn.draw for drawn in lite.drawn]
+        draws = noise.with_lanes_axes(draws, num_lanes, functools.partial(self._draws_for, draws))
         self._noise = noise.LaneNoise(draws, num_lanes, seed, first_lane)
         self._build(lite)
         self._initial_state = [state.numpy() for state in self._traced.initial_state_leaves()]
@@ -203,9 +205,24 @@ class LiteInference:
 
         return answer
 
-    def _draws_for(self, num_lanes: int) -> list[noise.Draw]:
-        other = traced_policy.TracedPolicy(self._policy, num_lanes)
-        return [drawn.draw for drawn in lite_graph.rewrite(other).drawn]
+    def _draws_for(self, draws: Sequence[noise.Draw], num_lanes: int) -> list[noise.Draw]:
+        """What the policy draws in place of `draws` if it acts for so many lanes."""
+        unclear = "which lane its random numbers belong to is unclear, and"
+        try:
+            other = traced_policy.TracedPolicy(self._policy, num_lanes)
+            others = [drawn.draw for drawn in lite_graph.rewrite(other).drawn]
+        except Exception as error:  # Of the policy's own code: it may be tied to its lanes.
+            raise UnconvertibleError(
+                f"{unclear} it cannot be traced for {num_lanes} lanes "
+                f"({type(error).__name__}: {error})"
+            ) from error
+        if [_layout(draw) for draw in others] != [_layout(draw) for draw in draws]:
+            raise UnconvertibleError(f"{unclear} for {num_lanes} lanes it draws other numbers")
+        return others
+
+
+def _layout(draw: noise.Draw) -> tuple[str, int]:
+    return draw.kind, len(draw.shape)
 
 
 def _tensors(output: Any) -> list[tf.Tensor]:

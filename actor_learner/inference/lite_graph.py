@@ -1,6 +1,6 @@
 """Rewrites a traced policy into a pure function of arrays, which TFLite can take over.
 
-Three things in a policy's graph are no functions of its inputs: variables, random numbers, and
+Three things in a policy's graph are not functions of its inputs: variables, random numbers, and
 operations that only check something. Variables and random numbers become inputs, checks are left
 out, and what TFLite has no operation for is said in operations that it has.
 """
@@ -189,7 +189,7 @@ class _Rewriter(lite_operations.Builder):
 
     def _plain(self, op: tf.Operation, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
         if op.op_def.is_stateful:
-            raise UnconvertibleError(f"TFLite has nothing like {op.type} ({op.name!r})")
+            raise UnconvertibleError(f"TFLite has no equivalent of {op.type} ({op.name!r})")
         attributes = {k: v for k, v in op.node_def.attr.items() if not k.startswith("_")}
         copied = self._graph.create_op(
             op.type,
@@ -283,6 +283,10 @@ class _Rewriter(lite_operations.Builder):
         return self.matmul(tf.concat(lefts, axis=1), right)
 
     def draw(self, kind: str, shape: Any, dtype: tf.DType, *limits: int) -> tf.Tensor:
+        if kind != "integers" and dtype not in (tf.float32, tf.float64):
+            raise UnconvertibleError(
+                f"it draws random numbers of {dtype.name}, and only float32 and float64 are drawn"
+            )
         draw = noise.Draw(kind, tuple(shape), dtype.as_numpy_dtype, tuple(limits))
         placeholder = tf.compat.v1.placeholder(dtype, shape, name=f"draw_{len(self._drawn)}")
         self._drawn.append(Drawn(draw, placeholder))

@@ -66,7 +66,7 @@ def _reason(error: Exception) -> str:
     text = str(error)
     missing = sorted(set(re.findall(r"'tf\.(\w+)' op is neither", text)))
     if missing:
-        return f"TFLite has nothing like {', '.join(missing)}"
+        return f"TFLite has no equivalent of {', '.join(missing)}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return f"TFLite refuses it: {lines[0] if lines else type(error).__name__}"
 

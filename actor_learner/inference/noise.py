@@ -43,7 +43,8 @@ def with_lanes_axes(
       draws: What a policy draws for so many lanes.
       num_lanes: Lanes of a step.
       draws_of: Returns what it draws for another number of lanes, in the same order. It is called
-        only where shapes leave a doubt, such as `[3, 3]` of three lanes.
+        only where shapes leave a doubt, such as `[3, 3]` of three lanes, and raises where there is
+        no telling.
     """
     others: Sequence[Draw] | None = None
     result = []

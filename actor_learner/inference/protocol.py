@@ -10,7 +10,7 @@ NestedArray = Any
 """A nest of NumPy arrays, every leaf `[lanes, ...]`."""
 
 Ticket = Any
-"""Stands for an answer that is to come; means something to the stream that gave it only."""
+"""Stands for an answer that is to come; has a meaning only for the stream that issued it."""
 
 
 class Response(NamedTuple):

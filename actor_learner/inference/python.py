@@ -26,6 +26,8 @@ class PyPolicyInference:
         environments without a batch dimension, which is what most PyPolicies are written for.
     """
 
+    kind = "python"
+
     def __init__(self, policy: py_policy.PyPolicy, num_lanes: int, batched: bool) -> None:
         self._policy = policy
         self._num_lanes = num_lanes
@@ -81,6 +83,8 @@ class RandomInference:
       seed: Seed of the generator; None draws one.
       mask: Draws legal values of discrete actions; None if all are legal.
     """
+
+    kind = "random"
 
     def __init__(
         self,

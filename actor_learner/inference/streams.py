@@ -16,13 +16,6 @@ from actor_learner.support import errors, seeds
 
 AUTO, LITE, GRAPH = "auto", "lite", "graph"
 
-_KINDS = {
-    lite.LiteInference: LITE,
-    graph.GraphInference: GRAPH,
-    python.PyPolicyInference: "python",
-    python.RandomInference: "random",
-}
-
 _said: set[str] = set()
 _saying = threading.Lock()
 
@@ -45,16 +38,14 @@ def stream_for(
       inference: How a TF policy is run: "lite", by TFLite; "graph", by TensorFlow; or "auto", which
         is lite unless there is a GPU or the policy cannot be converted. The log then says why.
       seed: Of what the policy draws at random, if lite; None follows `tf.random.set_seed`.
-      first_lane: Number of the group's first lane among all lanes that share the seed.
+      first_lane: Number of the group's first lane among all lanes that share the seed. A uniformly
+        random policy draws for the whole group: other numbers for each first lane.
 
     Raises:
       errors.SpecMismatchError: If `policy` is none of these.
       errors.ConfigError: If `inference` is none of these, or "lite" is impossible; says why.
     """
-    if inference not in (AUTO, LITE, GRAPH):
-        raise errors.ConfigError(
-            f"inference must be '{AUTO}', '{LITE}' or '{GRAPH}', got {inference!r}"
-        )
+    require_known(inference)
     # TF-Agents scripts wrap their TF policy for PyDriver; compiled by us it runs several times
     # faster and handles many lanes. Subclasses may change `action`, so they are left alone.
     if type(policy) is py_tf_eager_policy.PyTFEagerPolicy:
@@ -62,7 +53,8 @@ def stream_for(
     if isinstance(policy, tf_policy.TFPolicy):
         if inference != GRAPH and _is_plain_random(policy):
             action_spec = tensor_spec.to_nest_array_spec(policy.action_spec)
-            return python.RandomInference(action_spec, (), num_lanes, _noise_seed(seed))
+            group_seed = seeds.of(_noise_seed(seed), "random", first_lane)
+            return python.RandomInference(action_spec, (), num_lanes, group_seed)
         return _run_tf_policy(policy, num_lanes, inference, seed, first_lane)
     if inference == LITE:
         raise errors.ConfigError(
@@ -79,9 +71,17 @@ def stream_for(
     )
 
 
+def require_known(inference: str) -> None:
+    """Raises `errors.ConfigError` unless `inference` is "auto", "lite" or "graph"."""
+    if inference not in (AUTO, LITE, GRAPH):
+        raise errors.ConfigError(
+            f"inference must be '{AUTO}', '{LITE}' or '{GRAPH}', got {inference!r}"
+        )
+
+
 def kind_of(stream: protocol.GroupInference) -> str:
-    """How a stream runs its policy, in one word; of a user's own, its class."""
-    return _KINDS.get(type(stream), type(stream).__name__)
+    """How a stream runs its policy, in one word: its `kind`, or its class if it has none."""
+    return getattr(stream, "kind", type(stream).__name__)
 
 
 def _run_tf_policy(
@@ -106,7 +106,7 @@ def _run_tf_policy(
                 f"TFLite: {error}. Use '{AUTO}' or '{GRAPH}'"
             ) from error
         _say_once(
-            f"{what} is run by TensorFlow, which costs some hundred microseconds a step, because "
+            f"{what} is run by TensorFlow, which costs a few hundred microseconds a step, because "
             f"TFLite cannot: {error}."
         )
     return graph.GraphInference(policy, num_lanes, traced)

@@ -6,10 +6,11 @@ their own do, and takes about as long as inference.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from absl import logging
@@ -57,7 +58,7 @@ class ThreadedInference:
     def reset(self, group: int) -> None:
         """Forgets the policy state of a group, which must have no request under way."""
         self._refuse_under_way(group)
-        with self._computing:
+        with self._between_inferences(f"a reset of group {group}"):
             self._groups[group].reset()
 
     def refresh(self, version: int | None = None, epoch: int = 0, *, certain: bool = False) -> None:
@@ -65,7 +66,7 @@ class ThreadedInference:
 
         Requests that are under way may be answered by these or by those before; the answer says.
         """
-        with self._computing:
+        with self._between_inferences("a refresh"):
             for group in self._groups:
                 group.refresh(version, epoch, certain=certain)
 
@@ -117,6 +118,23 @@ class ThreadedInference:
             if timeout_seconds is not None and waited >= timeout_seconds:
                 raise errors.InferenceTimeoutError(who)
             logging.warning("%s.", who[0].upper() + who[1:])
+
+    @contextlib.contextmanager
+    def _between_inferences(self, what: str) -> Iterator[None]:
+        """Keeps the thread from computing; says in the log what waits for it if that takes long."""
+        began = time.monotonic()
+        while not self._computing.acquire(timeout=_VOICE_SECONDS):
+            logging.warning(
+                "%s has waited %.1f s for the thread %r, which %s.",
+                what[0].upper() + what[1:],
+                time.monotonic() - began,
+                self._name,
+                self._what_it_does(),
+            )
+        try:
+            yield
+        finally:
+            self._computing.release()
 
     def _what_it_does(self) -> str:
         busy_with = self._busy_with

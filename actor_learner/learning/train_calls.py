@@ -78,7 +78,8 @@ class TrainCalls:
         The graphs say where they leave it, so that it need not be read between two calls. One that
         finds it elsewhere shows that somebody else changes it too: it is read from then on.
         """
-        return self._read_step() if self._step is None else self._step
+        step = self._step  # Once: another thread may ask while `run` forgets it.
+        return self._read_step() if step is None else step
 
     def _read_step(self) -> int:
         return int(counters.read(self.counter))

@@ -15,6 +15,7 @@ from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner.acting import actor
 from actor_learner.environments import lanes as lanes_lib
+from actor_learner.inference import streams
 from actor_learner.replay.recording import experience_recorder
 from actor_learner.support import errors
 
@@ -69,6 +70,8 @@ def record_episodes(
             tf.Variable(0, dtype=tf.int64),
             steps_per_run=num_lanes,
             observers=[chosen],
+            # Whatever a config binds: exported policies cannot be converted.
+            inference=streams.AUTO,
         )
         try:
             while not chosen.complete:

@@ -9,7 +9,7 @@ from tf_agents.policies import tf_policy
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import policy_step
 
-from actor_learner.acting import graph_unroll
+from actor_learner.acting import actor, graph_unroll
 from actor_learner.environments.tensor import cartpole, environment
 from actor_learner.inference import streams
 from actor_learner.support import errors
@@ -155,3 +155,39 @@ def test_what_is_not_finite_in_an_unroll_is_refused():
     with pytest.raises(errors.NotFiniteError, match="'Broken': observation"):
         for _ in range(20):
             time_step = unroll.step(unroll.inference.act(time_step).action)
+
+
+def test_a_run_after_one_that_an_observer_ended_takes_the_rest_of_the_unroll():
+    """Or the first steps of every later run would be of another version than they say."""
+    env = make_env()
+    policy = Counted(env)
+    version, seen = tf.Variable(0, dtype=tf.int64), []
+
+    def observe(trajectory):
+        seen.append((ours.policy_version, int(trajectory.action[0])))
+        if len(seen) == 2:
+            raise OSError("disk full")
+
+    ours = actor.Actor(env, policy, version, group_steps_per_run=3, observers=[observe])
+    assert ours.inference == "unroll"
+    with pytest.raises(OSError, match="disk full"):
+        ours.run()
+    version.assign(1)
+    policy.choice.assign(1)
+    ours.run()
+    assert seen == [(0, 0), (0, 0), (0, 0)]
+    ours.run()
+    assert seen[3:] == [(1, 1)] * 3
+
+
+def test_an_unroll_is_a_graph_call_and_cannot_be_lite():
+    env = make_env()
+    for inference, message in (("lite", "in one TensorFlow graph call"), ("lit", "got 'lit'")):
+        with pytest.raises(errors.ConfigError, match=message):
+            actor.Actor(
+                env,
+                Counted(env),
+                tf.Variable(0, dtype=tf.int64),
+                group_steps_per_run=3,
+                inference=inference,
+            )

@@ -7,6 +7,7 @@ from tf_agents.policies import policy_saver
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
+from actor_learner import batch_notes
 from actor_learner.agents import algorithm, c51, ddpg, dqn, sac, schedules, td3
 from actor_learner.inference import graph
 from actor_learner.support import errors
@@ -119,6 +120,21 @@ def test_continuous_agents_refuse_discrete_actions(name):
 def test_c51_refuses_an_empty_range_of_returns():
     with pytest.raises(errors.ConfigError, match="min_q_value"):
         c51.c51(make_world(OBSERVATIONS["vector"], DISCRETE), min_q_value=5.0, max_q_value=5.0)
+
+
+def test_c51_notes_the_mean_of_each_target():
+    """Not the returns that its distribution is over, whose mean says nothing."""
+    world = make_world(OBSERVATIONS["vector"], DISCRETE)
+    agent = c51.c51(world, fc_layer_params=(8,), gamma=0.5, num_atoms=3).agent
+    # The next state's return is the largest one, 10, for certain.
+    *others, bias = agent._target_q_network.variables
+    for variable in others:
+        variable.assign(tf.zeros_like(variable))
+    bias.assign(tf.tile([0.0, 0.0, 100.0], [3]))
+    batch, notes = batch_for(agent), batch_notes.BatchNotes()
+    with notes.over({}):
+        agent._loss(batch, gamma=0.5)
+    np.testing.assert_allclose(notes.read()["target"], [1.0 + 0.5 * 10.0] * 8, rtol=1e-5)
 
 
 def test_a_linear_schedule_falls_and_stays():

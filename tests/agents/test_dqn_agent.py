@@ -138,3 +138,23 @@ def test_adam_is_built_again_from_its_configuration():
     )
     np.testing.assert_allclose(variable, reference, rtol=1e-6)
     assert again.get_config()["clip_norm"] == 1.0
+
+
+@pytest.mark.parametrize("name", ["DqnAgent", "DdqnAgent"])
+def test_where_a_splitter_allows_nothing_everything_counts_as_legal(name):
+    """Else the lowest of all floats would be the value of such a state."""
+    legal = tf.constant([[1, 0, 1], [0, 0, 0]])
+
+    def split(observation):
+        if isinstance(observation, tf.TypeSpec):
+            return observation, tf.TensorSpec([3], tf.int32)
+        return observation, legal
+
+    agent = build(getattr(dqn_agent, name), None, observation_and_action_constraint_splitter=split)
+    observation = tf.ones([2, 4])
+    values = agent._target_q_network(observation)[0].numpy()
+    online = agent._q_network(observation)[0].numpy()
+    chooser = values if name == "DqnAgent" else online
+    allowed = [chooser[0][[0, 2]].argmax() * 2, chooser[1].argmax()]
+    found = agent._compute_next_q_values(ts.restart(observation, batch_size=2), ())
+    np.testing.assert_allclose(found, values[[0, 1], allowed], rtol=1e-6)

@@ -361,3 +361,11 @@ def test_weights_are_refused():
     unroll = unrolls.Collector(agent, LANES, LENGTH).collect()
     with pytest.raises(errors.SpecMismatchError, match="takes no weights"):
         agent.train(unroll, weights=tf.ones([LANES]))
+
+
+@pytest.mark.parametrize("target", [0.0, 0.1, -1234.5])
+def test_of_constant_targets_nothing_is_explained(target):
+    ones = tf.ones([50])
+    frames = ppo_loss.Frames(ones, ones, target * ones, ones, ones)
+    _, info = ppo_loss.PPOLoss(clip_ratio=0.2)(frames, ones, ones, ones)
+    assert info.explained_variance == 0.0

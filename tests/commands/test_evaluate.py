@@ -4,6 +4,7 @@ import gin
 import numpy as np
 import pytest
 import tensorflow as tf
+from tf_agents.policies import random_py_policy
 
 from actor_learner import cli, config, frozen_config, run_directory
 from actor_learner import experiment as experiment_lib
@@ -70,6 +71,22 @@ def test_a_version_that_is_tagged_best_is_rated_with_its_own_values(run_dir, cap
     assert f"version 5, tagged 'best', of {held}: return" in said
     mean = float(said.split("return ")[1].split()[0])
     assert 8.0 <= mean <= 10.5
+
+
+def test_an_exported_policy_is_rated_and_recorded_whatever_inference_the_run_had(tmp_path):
+    """It cannot be converted: a run that insists on lite has one that could be."""
+    lite = ("Evaluator.inference = 'lite'", "Actor.inference = 'lite'")
+    config.load(config.ConfigSource(("dqn_cartpole",), lite))
+    exported = rated_policy.RatedPolicy(
+        "mine",
+        lambda _, env: random_py_policy.RandomPyPolicy(env.time_step_spec(), env.action_spec()),
+    )
+    try:
+        assert (evaluate._evaluate(exported, 0, 2, 0, None) >= 1.0).all()
+        evaluate._record(exported, 0, 2, 0, str(tmp_path / "recorded"))
+        assert any((tmp_path / "recorded").iterdir())
+    finally:
+        gin.clear_config()
 
 
 def test_returns_that_are_not_finite_are_an_error(run_dir, capsys, monkeypatch):

@@ -6,7 +6,9 @@ import pytest
 import tree
 from gymnasium.vector import AutoresetMode
 
+from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.environments import one_lane
+from actor_learner.support import errors
 from tests.environments import sample_environments
 
 
@@ -72,4 +74,50 @@ def test_a_reset_in_the_middle_of_an_episode_begins_another():
     *_, truncated, _ = env.step(np.array([0]))  # A step, not another reset.
     assert env.env.get_wrapper_attr("_elapsed_steps") == 1
     assert truncated.tolist() == [False]
+    env.close()
+
+
+class Given(gymnasium.Env):
+    """Answers every step with what the test says."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, observation, reward=1.0, terminated=False, truncated=False):
+        self.answer = (observation, reward, terminated, truncated, {})
+
+    def reset(self, **kwargs):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return self.answer
+
+
+def test_numbers_in_arrays_of_one_element_are_taken_for_numbers():
+    env = one_lane.OneLane(
+        Given([0.5, 0.0], np.array([2.0]), np.array([True]), np.array([[False]]))
+    )
+    env.reset()
+    _, reward, terminated, truncated, _ = env.step(np.array([0]))
+    assert [reward.tolist(), terminated.tolist(), truncated.tolist()] == [[2.0], [True], [False]]
+    assert env.step(np.array([0]))[1].tolist() == [0.0]  # The episode had ended.
+
+
+@pytest.mark.parametrize(
+    "answer, message",
+    [
+        (
+            {"observation": np.zeros(3)},
+            r"an observation has the shape \(3,\), but its space .*\(2,\)",
+        ),
+        ({"observation": np.zeros((1, 2))}, r"has the shape \(1, 2\)"),
+        ({"observation": np.zeros(2), "reward": np.zeros(2)}, r"reward has the shape \(2,\)"),
+    ],
+)
+def test_what_has_another_shape_than_it_should_is_an_error(answer, message):
+    env = gymnasium_environment.GymnasiumEnvironment(lambda: Given(**answer))
+    assert isinstance(env.vector_env, one_lane.OneLane)
+    env.reset()
+    with pytest.raises(errors.EnvironmentError, match=f"step of its 1 lane.*{message}"):
+        env.step(np.array([0]))
     env.close()

@@ -81,7 +81,7 @@ def noise_in_a_variable():
 
 UNCONVERTIBLE = {
     "calls Python code": PythonInside,
-    "TFLite has nothing like": Sorting,
+    "TFLite has no equivalent of": Sorting,
     "branches or loops": Branching,
     "changes a variable while it acts": noise_in_a_variable,
 }
@@ -191,3 +191,59 @@ def test_without_any_seed_no_two_streams_are_alike():
     tf.random.set_seed(None)
     first, second = (streams.stream_for(policy, 2, batched=True).act(step()) for _ in range(2))
     assert (first.action != second.action).all()
+
+
+class TiedToItsLanes(PythonInside):
+    """Draws as many numbers as it has lanes for each of its lanes, and knows no others."""
+
+    lanes = 2
+
+    def _action(self, time_step, policy_state, seed):
+        if time_step.step_type.shape[0] != self.lanes:
+            raise ValueError(f"made for {self.lanes} lanes")
+        drawn = tf.random.normal([self.lanes, self.lanes])
+        return policy_step.PolicyStep(tf.argmax(drawn, axis=1))
+
+
+class DrawsMoreForThree(PythonInside):
+    """Draws another number of times for another number of lanes."""
+
+    def _action(self, time_step, policy_state, seed):
+        lanes = time_step.step_type.shape[0]
+        drawn = sum(tf.random.normal([lanes, 2]) for _ in range(lanes))
+        return policy_step.PolicyStep(tf.argmax(drawn, axis=1))
+
+
+class DrawsHalves(PythonInside):
+    """Draws numbers of half the usual precision."""
+
+    def _action(self, time_step, policy_state, seed):
+        drawn = tf.random.uniform([time_step.step_type.shape[0]], dtype=tf.float16)
+        return policy_step.PolicyStep(tf.cast(drawn > 0.5, tf.int64))
+
+
+@pytest.mark.parametrize(
+    "make, reason",
+    [
+        (TiedToItsLanes, r"cannot be traced for 3 lanes \(.*made for 2 lanes"),
+        (DrawsMoreForThree, "for 3 lanes it draws other numbers"),
+        (DrawsHalves, "draws random numbers of float16"),
+    ],
+)
+def test_what_cannot_be_drawn_for_each_lane_is_left_to_the_graph(make, reason):
+    stream = streams.stream_for(make(), 2, batched=True)
+    assert isinstance(stream, graph.GraphInference)
+    assert stream.act(step()).action.shape == (2,)
+    with pytest.raises(errors.ConfigError, match=f"(?s){reason}"):
+        streams.stream_for(make(), 2, batched=True, inference="lite")
+
+
+def test_groups_of_a_random_policy_draw_numbers_of_their_own():
+    policy = random_tf_policy.RandomTFPolicy(TIME_STEP, policies.CONTINUOUS)
+
+    def action(first_lane):
+        stream = streams.stream_for(policy, 2, batched=True, seed=3, first_lane=first_lane)
+        return stream.act(step()).action
+
+    np.testing.assert_array_equal(action(0), action(0))
+    assert (action(0) != action(2)).all()

@@ -1,5 +1,6 @@
 """Inference for several groups: at once, or on a thread of its own."""
 
+import contextlib
 import logging
 import threading
 
@@ -54,6 +55,25 @@ def stream(groups):
     made.close()
 
 
+@contextlib.contextmanager
+def hear(*words, then):
+    """Calls `then` when the log has all these words in a line; gives an event that says so."""
+    heard = threading.Event()
+
+    class Hearing(logging.Handler):
+        def emit(self, record):
+            if not heard.is_set() and all(each in record.getMessage() for each in words):
+                heard.set()
+                then()
+
+    handler = Hearing()
+    logging.getLogger("absl").addHandler(handler)
+    try:
+        yield heard
+    finally:
+        logging.getLogger("absl").removeHandler(handler)
+
+
 def test_groups_get_their_own_answers_in_any_order(stream, groups):
     tickets = [stream.request(0, "zero"), stream.request(1, "one")]
     for group in groups:
@@ -97,20 +117,8 @@ def test_a_wait_that_takes_too_long_says_who_waits_for_whom_and_the_ticket_stays
 
 def test_a_long_wait_without_a_deadline_is_heard_of(stream, groups, monkeypatch, caplog):
     monkeypatch.setattr(threaded, "_VOICE_SECONDS", 0.01)
-    heard = threading.Event()
-
-    class Hearing(logging.Handler):
-        def emit(self, record):
-            if "Group 0 has waited" in record.getMessage():
-                heard.set()
-                groups[0].may_answer.release()
-
-    handler = Hearing()
-    logging.getLogger("absl").addHandler(handler)
-    try:
+    with hear("Group 0 has waited", then=groups[0].may_answer.release) as heard:
         assert stream.result(stream.request(0, "zero")).action == "zero"
-    finally:
-        logging.getLogger("absl").removeHandler(handler)
     assert heard.is_set()
 
 
@@ -203,3 +211,51 @@ def test_a_thread_and_the_caller_act_alike():
                     np.testing.assert_array_equal(leaf, known)
     second.close()
     at_once.close()
+
+
+def test_after_a_timeout_the_one_group_waits_for_the_same_answer(stream, groups):
+    group = one_group.OneGroup(stream, timeout_seconds=0.01)
+    for _ in range(2):
+        with pytest.raises(errors.InferenceTimeoutError):
+            group.act("first")
+    groups[0].may_answer.release()
+    patient = one_group.OneGroup(stream, timeout_seconds=30.0)
+    patient._ticket = group._ticket
+    assert patient.act("first").action == "first"
+    groups[0].may_answer.release()
+    assert patient.act("second").action == "second"
+    groups[0].may_answer.release(2)
+    with pytest.raises(ZeroDivisionError):
+        patient.act(ZeroDivisionError())
+    assert patient.act("third").action == "third"
+
+
+def test_a_reset_after_a_timeout_takes_the_answer_that_nobody_waits_for(stream, groups):
+    group = one_group.OneGroup(stream, timeout_seconds=0.01)
+    with pytest.raises(errors.InferenceTimeoutError):
+        group.act("first")
+    with pytest.raises(errors.InferenceTimeoutError):
+        group.reset()
+    group._timeout_seconds = 30.0
+    groups[0].may_answer.release(2)
+    group.reset()
+    assert groups[0].resets == 1
+    assert group.act("second").action == "second"
+
+
+@pytest.mark.parametrize("what", ["A refresh", "A reset of group 1"])
+def test_a_refresh_or_reset_that_waits_for_an_inference_is_heard_of(
+    stream, groups, monkeypatch, what
+):
+    monkeypatch.setattr(threaded, "_VOICE_SECONDS", 0.01)
+    heard = hear(
+        f"{what} has waited",
+        "for the thread 'thinker', which has been busy with group 0",
+        then=groups[0].may_answer.release,
+    )
+    ticket = stream.request(0, "zero")
+    assert groups[0].began.wait(30)
+    with heard as said:
+        stream.refresh(4) if what == "A refresh" else stream.reset(1)
+    assert said.is_set() and stream.result(ticket, 30).action == "zero"
+    assert groups[1].refreshed == ([(4, 0, False)] if what == "A refresh" else [])

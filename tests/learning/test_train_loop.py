@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from actor_learner.learning import train_loop
+from actor_learner.learning import train_calls, train_loop
 from actor_learner.reporting import row_limit
 
 
@@ -149,3 +149,12 @@ def test_runs_without_graphs_when_tensorflow_is_told_to():
     assert losses["number"].numpy() == 3
     assert total.numpy() == 6
     assert loop.trace_count == 0
+
+
+def test_a_step_that_is_forgotten_while_another_thread_asks_is_still_a_step():
+    read = iter([5, None])  # What a second look would find.
+
+    class Running(train_calls.TrainCalls):
+        _step = property(lambda self: next(read))
+
+    assert Running.__new__(Running).step_now() == 5
