@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="1,2,3",
         help="train once with each of these seeds, one after the other, in seed-N of --run_dir",
     )
-    train.add_argument("--resume", metavar="RUN", help="go on with the run in this directory")
+    train.add_argument("--resume", metavar="RUN", help="resume the run in this directory")
     warm_start.add_flag(train)
     train.add_argument(
         "--dry_run", action="store_true", help="build everything, train nothing, leave nothing"

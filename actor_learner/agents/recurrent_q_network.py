@@ -18,7 +18,7 @@ class RecurrentQNetwork(network.Network):
     """Encoder, LSTM, and a head with one value per action.
 
     Takes observations of one step, `[batch, ...]`, or of T consecutive steps of one episode each,
-    `[batch, T, ...]`, of which only the first may be of type FIRST: then the state begins anew.
+    `[batch, T, ...]`, of which only the first may be of type FIRST: then the state is fresh.
 
     Args:
       observation_spec: Nest of tensor specs. Actions that an `action_mask` in it excludes have

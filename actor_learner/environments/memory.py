@@ -177,7 +177,7 @@ class MemoryCorridorVector(gymnasium.vector.VectorEnv):
         self, actions: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         reward, over = self._corridors.advance(np.asarray(actions))
-        if self._over.any():  # Their episodes ended with the last step: this one begins anew.
+        if self._over.any():  # Their episodes ended with the last step: this one begins another.
             self._corridors.begin(np.flatnonzero(self._over), self.np_random)
         self._over = over
         truncated = np.zeros(self.num_envs, np.bool_)

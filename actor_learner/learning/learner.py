@@ -331,7 +331,7 @@ class Learner(tf.Module):
             `max_skipped_in_a_row` say to stop; a checkpoint was saved, unless the agent itself is
             not finite.
           errors.ReplayTimeoutError: If the dataset ended, or gave nothing for
-            `sample_timeout_seconds`. Its iterator is made anew, so that a later `run` waits again;
+            `sample_timeout_seconds`. Its iterator is made again, so that a later `run` waits again;
             one that was passed is of no use any more.
           errors.TriggerError: If a trigger raised.
         """

@@ -55,7 +55,7 @@ class WandbLogger:
         self._run: Any = None
 
     def open(self, context: logger_lib.RunContext) -> None:
-        """Begins the run, or goes on with it.
+        """Begins the run, or resumes it.
 
         Raises:
           errors.MissingExtraError: If wandb is not installed.

@@ -60,7 +60,7 @@ class OneProcess:
       run: Where everything goes.
       seed: Of environments, networks and exploration. Which items are sampled is decided by the
         Reverb server, which cannot be seeded, unless `Experiment.deterministic` is set. A run that
-        is resumed goes on with seeds of its own, made of this one and of how often it was resumed.
+        is resumed has seeds of its own, made of this one and of how often it was resumed.
       on_row: Called with each line of metrics.
       stop: Set from anywhere, a signal handler included, to end training after the current turn.
       triggers: Called after each call of the learner, behind `Learner.triggers`.
@@ -185,7 +185,7 @@ class OneProcess:
         except BaseException:
             self._learning.trainer.save_after_failure()
             raise
-        # Before saving: a resumed run goes on with the seconds of the last line of metrics.
+        # Before saving: a resumed run continues from the seconds of the last line of metrics.
         self._learning.progress.stop()
         self._save()
         rated = self._rating is None or self._rating.evaluated_at == self.train_step

@@ -55,7 +55,7 @@ def _score(run_dir: run_directory.RunDirectory) -> str:
     try:
         score = json.loads((run_dir.best / "score.json").read_text())
     except (OSError, ValueError):
-        return ""  # An evaluation rates it anew anyway.
+        return ""  # An evaluation rates it again anyway.
     return f" (the best policy, of train step {score['train_step']})"
 
 
