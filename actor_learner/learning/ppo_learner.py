@@ -36,7 +36,7 @@ class PPOLearner:
             collect_actor.run()
             learner.run()
 
-    With minibatches, every epoch is shuffled again and uses each frame of the round exactly once, in
+    With minibatches, every epoch is shuffled and uses each frame of the round exactly once, in
     as many minibatches as it takes at `minibatch_size` frames each; where that does not divide the
     frames, all are a little smaller, by one frame more or less. With several replicas their number
     is a multiple of that of the replicas. No frame of a round is seen in a later one.
