@@ -40,8 +40,8 @@ counts if an evaluation reaches the target and a second one, on other episodes, 
 ([Evaluation](evaluation.md)). Returns are those of the best policies on further episodes, which
 neither chose nor confirmed them: the interquartile mean over seeds with a 95 % bootstrap interval,
 as [rliable](https://arxiv.org/abs/2108.13264) reports it. `make learn ONLY=dqn_cartpole` repeats
-one, `ONLY=recurrent` a group (`off_policy`, `on_policy`, `recurrent`, `offline`, `jobs`). The figures
-are those of version 0.2.0, before policies were run by TFLite.
+one, `ONLY=recurrent` a group (`off_policy`, `on_policy`, `recurrent`, `offline`, `jobs`). The
+figures are those of version 0.2.0, before policies were run by TFLite.
 """
 _BOTTOM = """\
 ## Starting points
