@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
+from absl import logging
 
 from actor_learner.inference import lite_operations
 
@@ -75,10 +76,12 @@ def _reason(error: Exception) -> str:
 def _quiet() -> Iterator[None]:
     """Keeps the converter's reports off standard error; other lines written meanwhile stay.
 
-    They come from native code, past `sys.stderr`.
+    They come from native code, past `sys.stderr`, but for one line that is logged.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(_converting)
+        stack.callback(logging.set_verbosity, logging.get_verbosity())
+        logging.set_verbosity(min(logging.get_verbosity(), logging.WARNING))
         try:
             original = os.dup(2)
         except OSError:  # Closed: nobody is disturbed.

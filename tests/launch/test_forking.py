@@ -19,6 +19,7 @@ class Forked:
     """A fork server, what was started by it, and the logs."""
 
     def __init__(self, directory, modules):
+        self._leave_pytest_out()
         self.server = forking.ForkServer(modules)
         self._directory = directory
         self._started = []
@@ -32,10 +33,16 @@ class Forked:
             environment={**forking.ENVIRONMENT, **(environment or {})},
             grace_seconds=processes.DEADLINE,
         )
+        self._leave_pytest_out()
         process = local.LocalLauncher(self.server).launch(spec, restarts, log)
         process.log = log
         self._started.append(process)
         return process
+
+    @staticmethod
+    def _leave_pytest_out():
+        """Unsets what pytest changes between set-up and call: the server would not fork for it."""
+        os.environ.pop("PYTEST_CURRENT_TEST", None)
 
     def said(self, process):
         """What a job has printed, after the line that says how it was started."""
@@ -145,6 +152,8 @@ def test_a_job_forked_earlier_does_not_keep_what_waits_at_a_dead_server(forked):
 
 def test_a_wait_for_a_job_that_a_stuck_server_keeps_ends_in_time(forked):
     os.kill(forked.server.pid, signal.SIGSTOP)
+    stat = pathlib.Path(f"/proc/{forked.server.pid}/stat")
+    processes.wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "it stops")
     process = forked.start("exit7")
     with pytest.raises(errors.JobTimeoutError, match=f"{PROGRAM} exit7 has not ended within 0.1"):
         process.wait(0.1)

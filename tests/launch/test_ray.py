@@ -200,7 +200,7 @@ def test_modules_of_a_runtime_env_are_found_behind_those_of_the_launcher():
 
 def test_without_ray_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(errors.MissingExtraError, match=r"actor-learner\[ray\]"):
+    with pytest.raises(errors.MissingExtraError, match=r"\.\[ray\]"):
         ray_cluster.connect("auto", namespace="run")
 
 

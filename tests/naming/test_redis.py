@@ -102,7 +102,7 @@ def test_without_the_package_the_error_names_the_extra(monkeypatch):
         return load(name, *rest)
 
     monkeypatch.setattr(importlib, "import_module", without_redis)
-    with pytest.raises(errors.MissingExtraError, match=r"actor-learner\[redis\]"):
+    with pytest.raises(errors.MissingExtraError, match=r"\.\[redis\]"):
         connect.connect("redis://127.0.0.1:1/0")
 
 

@@ -11,7 +11,7 @@ import redis
 
 from actor_learner.jobs import controller, states, status
 from actor_learner.jobs.presence import names
-from actor_learner.naming import connect, memory
+from actor_learner.naming import connect, memory, name_errors
 from actor_learner.naming import redis as redis_registry
 from tests.jobs import toy_workers
 from tests.launch import processes
@@ -89,7 +89,11 @@ def test_the_record_follows_the_state_of_a_job():
     running = toy_workers.Running(toy_workers.Puppet(), names=registry)
 
     def recorded():
-        return status.Status.from_json(registry.get(names.record("run", "actor", 0))).state
+        """The state in its record; None before there is one."""
+        try:
+            return status.Status.from_json(registry.get(names.record("run", "actor", 0))).state
+        except name_errors.NameNotFoundError:
+            return None
 
     with controller.Controller(registry, "run") as commander:
         for command, state in ((None, states.RUNNING), ("pause", states.PAUSED)):
