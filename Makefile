@@ -25,8 +25,9 @@ help:
 train: $(VENV)/.installed
 	@$(RUN) train.py $(TRAIN)
 
+# Three workers on two cores: tests of jobs wait for processes for much of their time.
 test: $(VENV)/.installed-test
-	@$(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(RUN) -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # Checks too long for every run: TF-Agents' learner tests under all distribution strategies, and
 # every agent with every number that is not finite.
@@ -71,7 +72,7 @@ $(VENV)/.installed: setup.py constraints.txt
 	@touch $@
 
 $(VENV)/.installed-test: setup.py constraints.txt
-	$(call install,.[test$(comma)docs$(comma)atari$(comma)box2d$(comma)mujoco$(comma)ray$(comma)redis])
+	$(call install,.[test$(comma)docs$(comma)atari$(comma)box2d$(comma)mujoco$(comma)multiagent$(comma)ray$(comma)redis])
 	@touch $(VENV)/.installed $@
 
 $(PEERS)/.installed: benchmarks/peers/requirements.txt

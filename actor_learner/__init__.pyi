@@ -7,6 +7,7 @@ from actor_learner.acting.actor import collect_metrics as collect_metrics
 from actor_learner.acting.actor import eval_metrics as eval_metrics
 from actor_learner.acting.evaluator import Evaluator as Evaluator
 from actor_learner.acting.per_lane import PerLaneObserver as PerLaneObserver
+from actor_learner.agent_spec import AgentSpec as AgentSpec
 from actor_learner.agents.algorithm import Algorithm as Algorithm
 from actor_learner.agents.algorithm import World as World
 from actor_learner.agents.bc import bc as bc
@@ -23,6 +24,7 @@ from actor_learner.environments import suite_atari as suite_atari
 from actor_learner.environments import suite_gymnasium as suite_gymnasium
 from actor_learner.environments import suite_mujoco as suite_mujoco
 from actor_learner.environments import suite_pybullet as suite_pybullet
+from actor_learner.environments.agent_world import AgentWorld as AgentWorld
 from actor_learner.environments.checks import check_environment as check_environment
 from actor_learner.environments.gymnasium import GymnasiumEnvironment as GymnasiumEnvironment
 from actor_learner.environments.tensor.dynamics import Dynamics as Dynamics
@@ -80,11 +82,12 @@ from actor_learner.replay.streams.sequence_replay import SequenceReplay as Seque
 from actor_learner.replay.streams.unroll_queue import UnrollQueue as UnrollQueue
 from actor_learner.replay.streams.window_replay import WindowReplay as WindowReplay
 from actor_learner.replay.writing.block_observer import BlockObserver as BlockObserver
-from actor_learner.replay.writing.lane_observer import LaneObserver as LaneObserver
+from actor_learner.replay.writing.window_observer import LaneObserver as LaneObserver
 from actor_learner.reporting.logger import RunContext as RunContext
 from actor_learner.reporting.wandb_logger import WandbLogger as WandbLogger
 from actor_learner.run_directory import RunDirectory as RunDirectory
 from actor_learner.run_settings import Checkpoints as Checkpoints
+from actor_learner.run_settings import Devices as Devices
 from actor_learner.run_settings import Reporting as Reporting
 from actor_learner.run_settings import Staleness as Staleness
 from actor_learner.runs.loaded_policy import LoadedPolicy as LoadedPolicy

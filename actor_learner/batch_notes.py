@@ -6,8 +6,10 @@ its batch in a resource, all in one variant: two operations, which copy referenc
     notes = BatchNotes()
     with notes.over({"reward": reward, ...}):
         batch_notes.note("target", target)  # Anywhere in the agent.
+        batch_notes.gauge("q_value", values)
     notes.keep(...)
     notes.read()  # After a failure: {"reward": array, "target": array, ...}
+    notes.gauges()  # For a line of metrics: {"q_value": 12.3}
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import contextlib
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -35,6 +37,18 @@ def note(name: str, tensor: tf.Tensor) -> tf.Tensor:
     """
     notes = getattr(_context, "notes", None)
     return tensor if notes is None else notes.add(name, tensor)
+
+
+def gauge(name: str, *tensors: tf.Tensor, reduce: Callable[..., Any] = np.mean) -> None:
+    """Has each line of metrics show a number of the latest train step under `name`.
+
+    The train step keeps references to the tensors, and computes nothing; `reduce` is called with
+    their values, as arrays, when a line is written. What is gauged several times in one train step,
+    as for each of two critics, is averaged. Outside of a learner it does nothing.
+    """
+    notes = getattr(_context, "notes", None)
+    if notes is not None:
+        notes.add_gauge(name, tensors, reduce)
 
 
 class _Kept(NamedTuple):
@@ -67,11 +81,15 @@ class BatchNotes:
         self._batch_layouts: set[Any] = set()
         self._tensors: dict[str, tf.Tensor] = {}
         self._graph: Any = None
+        self._reductions: dict[str, tuple[str, Callable[..., Any]]] = {}
+        self._gauged: dict[str, tuple[tf.Tensor, ...]] = {}  # In the graph of the batch.
+        self._kept_gauges: dict[str, _Kept] = {}
 
     @contextlib.contextmanager
     def over(self, batch: Mapping[str, tf.Tensor]) -> Iterator[None]:
         """Takes down a batch, and what `note` is called with in this context."""
         self._tensors = dict(batch)
+        self._gauged = {}
         self._graph = tf.compat.v1.get_default_graph() if tf.inside_function() else None
         before = getattr(_context, "notes", None)
         _context.notes = self
@@ -88,6 +106,42 @@ class BatchNotes:
         kept = self._resource((name,), (tensor.dtype,))
         with tf.control_dependencies([kept.assign([tensor])]):
             return tf.identity(tensor)
+
+    def add_gauge(
+        self, name: str, tensors: tuple[tf.Tensor, ...], reduce: Callable[..., Any]
+    ) -> None:
+        """See `gauge`."""
+        number = sum(key.split("#")[0] == name for key in self._gauged)
+        key = f"{name}#{number}"
+        self._reductions[key] = (name, reduce)
+        self._gauged[key] = tensors
+        if self._graph is not None and tensors[0].graph is not self._graph:
+            self._gauge_resource(key, tensors).assign(list(tensors))
+
+    def keep_gauges(self) -> None:
+        """Has each run of the graph keep what is gauged in it."""
+        for key, tensors in self._gauged.items():
+            if tensors[0].graph is self._graph:
+                self._gauge_resource(key, tensors).assign(list(tensors))
+
+    def gauges(self) -> dict[str, float]:
+        """What the latest train step has gauged, by name; nothing before the first."""
+        found: dict[str, list[float]] = {}
+        for key, (name, reduce) in self._reductions.items():
+            if self._graph is None:
+                arrays = [np.asarray(tensor) for tensor in self._gauged.get(key, ())]
+            else:
+                kept = self._kept_gauges.get(key)
+                arrays = [] if kept is None else list(kept.read().values())
+            if arrays and arrays[0].size:
+                found.setdefault(name, []).append(float(reduce(*arrays)))
+        return {name: sum(values) / len(values) for name, values in found.items()}
+
+    def _gauge_resource(self, key: str, tensors: tuple[tf.Tensor, ...]) -> _Kept:
+        dtypes = tuple(tensor.dtype for tensor in tensors)
+        names = tuple(f"{key}/{i}" for i in range(len(tensors)))
+        self._kept_gauges[key] = self._resource(names, dtypes)
+        return self._kept_gauges[key]
 
     @property
     def tensors(self) -> dict[str, tf.Tensor]:
@@ -107,8 +161,10 @@ class BatchNotes:
         if len(self._batch_layouts) > 1:
             return {}  # Of batches of several kinds, nobody knows which one was the last.
         found: dict[str, np.ndarray] = {}
+        gauged = {kept.names for kept in self._kept_gauges.values()}
         for kept in self._kept.values():
-            found.update(kept.read())
+            if kept.names not in gauged:
+                found.update(kept.read())
         return found
 
     def close(self) -> None:

@@ -11,7 +11,18 @@ import os
 import sys
 from collections.abc import Sequence
 
-from actor_learner.commands import control, keys, params, plot, run_paths, scale, up
+from actor_learner import config
+from actor_learner.commands import (
+    control,
+    keys,
+    params,
+    plot,
+    run_paths,
+    scale,
+    tournament,
+    tune_actor,
+    up,
+)
 from actor_learner.commands import help as help_command
 from actor_learner.jobs import flags, kinds
 from actor_learner.jobs import main as jobs_main
@@ -72,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
 
     train = commands.add_parser("train", help="train in one process, from a gin file")
-    _add_config_flags(train)
+    config.add_flags(train)
     train.add_argument("--run_dir", help="where everything goes (default: a new one under runs/)")
     train.add_argument("--seed", type=int, help="seed of everything random (default: drawn)")
     train.add_argument(
@@ -110,28 +121,15 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--steps", type=_positive, default=1000)
     check.set_defaults(command=_check_environment)
 
+    tune_actor.add_parser(commands)
     control.add_parser(commands)
     scale.add_parser(commands)
     keys.add_parser(commands)
     params.add_parser(commands)
     plot.add_parser(commands)
+    tournament.add_parser(commands)
     help_command.add_parser(commands)
     return parser
-
-
-def _add_config_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--gin_file", action="append", default=[], help="configuration; may be repeated"
-    )
-    parser.add_argument(
-        "--gin_param",
-        "--gin_bindings",
-        action="append",
-        default=[],
-        dest="gin_param",
-        metavar="'NAME.PARAMETER = VALUE'",
-        help="one binding, stronger than the files; may be repeated",
-    )
 
 
 def _train(arguments: argparse.Namespace) -> int:

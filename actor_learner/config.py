@@ -10,6 +10,7 @@ in a gin file is reported within a second:
     config.check_all_used()
 """
 
+import argparse
 import dataclasses
 
 import gin
@@ -28,6 +29,22 @@ class ConfigSource:
 
     gin_files: tuple[str, ...]
     bindings: tuple[str, ...] = ()
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds `--gin_file` and `--gin_param`, the fields of a `ConfigSource`, to a command."""
+    parser.add_argument(
+        "--gin_file", action="append", default=[], help="configuration; may be repeated"
+    )
+    parser.add_argument(
+        "--gin_param",
+        "--gin_bindings",
+        action="append",
+        default=[],
+        dest="gin_param",
+        metavar="'NAME.PARAMETER = VALUE'",
+        help="one binding, stronger than the files; may be repeated",
+    )
 
 
 def find(gin_file: str) -> str:

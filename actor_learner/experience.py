@@ -36,6 +36,22 @@ class Unroll(NamedTuple):
     state: Any = ()
 
 
+class UnrollTensors(NamedTuple):
+    """T consecutive steps of all lanes as a graph has made them.
+
+    Attributes:
+      time_step: `TimeStep` that each action was chosen for, leaves `[T, lanes, ...]`; like them
+      action: what the policy chose, and
+      policy_info: what else it said.
+      last: `TimeStep` that the last action led to, leaves `[lanes, ...]`.
+    """
+
+    time_step: Any
+    action: Any
+    policy_info: Any
+    last: Any
+
+
 class Sequence(NamedTuple):
     """Up to L consecutive steps of one episode.
 

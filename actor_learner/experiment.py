@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+import copy
 import os
 from collections.abc import Sequence
 from typing import Any, Callable
@@ -12,13 +12,15 @@ from tf_agents.environments import py_environment
 from tf_agents.policies import greedy_policy, tf_policy
 from tf_agents.specs import tensor_spec
 
-from actor_learner import evaluation_settings, experiment_checks, run_settings
+from actor_learner import agent_spec, evaluation_settings, experiment_checks, run_settings
 from actor_learner import experience as experience_lib
 from actor_learner import plan as plan_lib
+from actor_learner.acting import ring as ring_lib
 from actor_learner.agents import algorithm as algorithm_lib
 from actor_learner.agents import network_variables
-from actor_learner.environments import lanes as lanes_lib
+from actor_learner.environments import factories
 from actor_learner.replay.streams import (
+    apart,
     lane_replay,
     sample_stream,
     seeded_replay,
@@ -55,7 +57,9 @@ class Experiment:
         `World` and returns a `TFAgent` or an `Algorithm`.
       replay: The sample stream. None chooses by the algorithm: `@LaneReplay()` for transitions,
         `@UnrollQueue()` for on-policy unrolls, `@SequenceReplay()` for agents with memory.
-      environment_steps: Environment steps to train for, over all lanes.
+      environment_steps: Environment steps to train for, over all lanes. The turn in which they are
+        reached is completed, so that a run may take up to one turn more; as separate jobs, up to
+        one turn of every actor. A turn is `collect_steps`, rounded up to all lanes.
       train_steps: Train steps to train for, where all experience is recorded (`@RecordedReplay()`)
         and no environment steps are taken; `Evaluation.interval` then counts train steps too.
       record: Record all collected experience in the run's `experience/`, to train on later. As
@@ -76,6 +80,10 @@ class Experiment:
       overlap: Collect in a thread while the learner trains, with a copy of the policy that is at
         most a turn or two behind. Worth it where acting and training take about as long as one
         another, or the environment waits rather than computes.
+      ring_size: Groups of lanes that each actor rotates through, each an environment of its own
+        with all the lanes that `environment` gives it: an actor has `ring_size` times `num_envs`
+        lanes. More than one pays where actions are computed elsewhere meanwhile
+        (`Actor.inference_stream`): two with a thread, more the longer a remote answer takes.
       deterministic: Two runs with one seed give the same metrics, bit for bit. Slower: TensorFlow
         uses deterministic operations, samples are drawn by the learner instead of by Reverb
         (`@SeededReplay()`), and collecting and learning never overlap.
@@ -88,6 +96,7 @@ class Experiment:
         binds; likewise the next two.
       reporting: How often the run tells how it goes.
       staleness: How old the policy may be that acts, where actors are jobs of their own.
+      devices: On which devices of one process to collect and to learn at once.
     """
 
     def __init__(
@@ -105,12 +114,14 @@ class Experiment:
         collect_steps: int | None = None,
         batch_size: int = BATCH_SIZE,
         overlap: bool = False,
+        ring_size: int = 1,
         deterministic: bool = False,
         evaluation: evaluation_settings.Evaluation | None = None,
         sample_timeout_seconds: float = 60.0,
         checkpoints: run_settings.Checkpoints | None = None,
         reporting: run_settings.Reporting | None = None,
         staleness: run_settings.Staleness | None = None,
+        devices: run_settings.Devices | None = None,
     ) -> None:
         experiment_checks.check({k: v for k, v in locals().items() if k != "self"})
         self.is_offline = experiment_checks.is_offline(replay)
@@ -126,12 +137,14 @@ class Experiment:
         self._collect_steps = collect_steps
         self._batch_size = batch_size
         self.overlap = overlap
+        self.ring_size = ring_size
         self.deterministic = deterministic
         self.evaluation = evaluation_settings.Evaluation() if evaluation is None else evaluation
         self.sample_timeout_seconds = sample_timeout_seconds
         self.checkpoints = run_settings.Checkpoints() if checkpoints is None else checkpoints
         self.reporting = run_settings.Reporting() if reporting is None else reporting
         self.staleness = run_settings.Staleness() if staleness is None else staleness
+        self.devices = run_settings.Devices() if devices is None else devices
 
     def train(
         self,
@@ -193,7 +206,18 @@ class Experiment:
           seed: Of all lanes.
           **more: Further arguments, such as `num_envs`, for environments that take them.
         """
-        return _make(self.environment, seed=seed, **more)
+        return factories.make(self.environment, seed=seed, **more)
+
+    def make_acting_environment(self, seed: int) -> Any:
+        """Makes what an actor acts in: the environment, or a ring of several.
+
+        Args:
+          seed: Of all lanes. Environments that take `first_lane` give each lane a seed by its
+            number among all lanes of the actor; of others, each group has a seed of its own.
+        """
+        if self.ring_size == 1:
+            return self.make_environment(seed)
+        return ring_lib.make(self.environment, self.ring_size, seed)
 
     def make_evaluation_environment(self, seed: int, **more: Any) -> py_environment.PyEnvironment:
         """Makes an environment for evaluation, with lanes of its own.
@@ -202,7 +226,7 @@ class Experiment:
           seed: Of all lanes; `seeds` has one for each purpose, apart from those of training.
           **more: Further arguments, such as `make_kwargs`, for environments that take them.
         """
-        return _make(
+        return factories.make(
             self._evaluation_environment,
             seed=seed,
             **{"num_envs": self.evaluation.lanes, **more},
@@ -221,7 +245,7 @@ class Experiment:
           train_step: Counts train steps.
           environment_step: Counts environment steps, over all lanes.
         """
-        lanes = lanes_lib.as_lanes(env).num_lanes
+        lanes = ring_lib.num_lanes(env)
         return self.make_algorithm_for(
             algorithm_lib.World(
                 time_step_spec=tensor_spec.from_spec(env.time_step_spec()),
@@ -245,13 +269,31 @@ class Experiment:
             algorithm_lib.World(*self.offline_specs(), train_step, environment_step)
         )
 
+    def for_policy(self, spec: agent_spec.AgentSpec) -> Experiment:
+        """This experiment, for a further policy of its world: with its agent and its training."""
+        of_policy = copy.copy(self)
+        of_policy.agent = spec.agent
+        of_policy._replay = spec.training.get("replay")
+        of_policy._updates_per_step = spec.training.get("updates_per_step")
+        of_policy._batch_size = spec.training.get("batch_size", BATCH_SIZE)
+        of_policy._initial_random_steps = spec.training.get("initial_random_steps")
+        of_policy._learn_from = of_policy._collect_steps = None
+        return of_policy
+
     def make_algorithm_for(self, world: algorithm_lib.World) -> algorithm_lib.Algorithm:
         """Builds the agent for a world."""
         with network_variables.of_any_integers():
             return algorithm_lib.as_algorithm(self.agent(world))
 
     def plan(
-        self, algorithm: algorithm_lib.Algorithm, num_lanes: int, run_id: str | None = None
+        self,
+        algorithm: algorithm_lib.Algorithm,
+        num_lanes: int,
+        run_id: str | None = None,
+        *,
+        lanes_apart: bool = False,
+        policy: str | None = None,
+        turn_ticks: int = 0,
     ) -> plan_lib.Plan:
         """Decides everything that depends on the algorithm.
 
@@ -259,20 +301,29 @@ class Experiment:
           algorithm: What is trained.
           num_lanes: Lanes of each actor.
           run_id: Of the run, which the names of its tables then carry; None for plain names.
+          lanes_apart: Whether lanes take steps of their own (`lanes.are_apart`).
+          policy: Of a further policy of the world, the name, which its tables then carry.
+          turn_ticks: Of a further policy, batched steps that are taken before it is trained.
 
         Raises:
           errors.ConfigError: If the settings do not fit the algorithm.
         """
-        stream = self._stream(algorithm)
+        stream = chosen = self._stream(algorithm)
+        if policy is not None:
+            stream = chosen.for_policy(policy, turn_ticks)
+        if lanes_apart:
+            experiment_checks.refuse_memory(algorithm.agent.collect_policy, algorithm.name)
+            stream = apart.Apart(stream, num_lanes)
         if run_id is not None:
             stream = stream.for_run(run_id)
         experience = sample_stream.Experience(
             algorithm.agent.collect_data_spec,
-            num_lanes,
+            num_lanes // self._num_groups(num_lanes),
             algorithm.n_step,
             algorithm.gamma,
             algorithm.initial_priorities,
             algorithm.burn_in,
+            self._num_groups(num_lanes),
         )
         stream.check(experience)
         group_steps = stream.group_steps_per_update(experience, self._batch_size)
@@ -303,8 +354,8 @@ class Experiment:
                 "Experiment.learn_from"
             )
         else:
-            self._refuse_what_unrolls_ignore(stream, algorithm.name)
-            updates_per_step = 1.0 / (group_steps * num_lanes)
+            self._refuse_what_unrolls_ignore(chosen, algorithm.name)
+            updates_per_step = 1.0 / (group_steps * experience.num_lanes)
         learn_from = random_steps if self._learn_from is None else self._learn_from
         learn_from = max(learn_from, stream.first_steps(experience))
         if learn_from >= self.environment_steps and not self.is_offline:
@@ -323,6 +374,17 @@ class Experiment:
             collect_steps=self._collect_steps or max(64, num_lanes),
             publish_seconds=self._publish_seconds_for(group_steps),
         )
+
+    def _num_groups(self, num_lanes: int) -> int:
+        """Groups of an actor with so many lanes."""
+        if self.is_offline:
+            return 1  # Nobody acts.
+        if num_lanes % self.ring_size:
+            raise errors.ConfigError(
+                f"an actor of this run has {num_lanes} lanes, which cannot be {self.ring_size} "
+                "groups of as many (Experiment.ring_size)"
+            )
+        return self.ring_size
 
     def _refuse_what_unrolls_ignore(self, stream: sample_stream.SampleStream, agent: str) -> None:
         if self._collect_steps is not None:
@@ -372,25 +434,6 @@ class Experiment:
                 "use @SeededReplay()"
             )
         return stream
-
-
-def _make(
-    environment: Callable[..., py_environment.PyEnvironment] | None, **wanted: Any
-) -> py_environment.PyEnvironment:
-    """Calls it with what it takes of the arguments that are wanted."""
-    if environment is None:
-        raise errors.ConfigError(
-            "this needs an environment, but neither Experiment.environment nor "
-            "Evaluation.environment is set"
-        )
-    # Not of a class itself: what a scope of gin makes of it (`@evaluation/...`) shows none.
-    called: Any = environment
-    signed = called.__init__ if inspect.isclass(called) else called
-    parameters = inspect.signature(signed).parameters
-    accepted = {name: value for name, value in wanted.items() if name in parameters}
-    env = environment(**accepted)
-    lanes_lib.as_lanes(env)  # Raises, naming what is accepted, for anything else.
-    return env
 
 
 def greedy(policy: tf_policy.TFPolicy) -> tf_policy.TFPolicy:

@@ -6,6 +6,8 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
+import tree
+
 from actor_learner import argument_checks, evaluation_settings, run_settings
 from actor_learner.replay.streams import recorded_replay, sample_stream
 from actor_learner.support import errors
@@ -16,6 +18,7 @@ _INSTANCES = {
     "checkpoints": run_settings.Checkpoints,
     "reporting": run_settings.Reporting,
     "staleness": run_settings.Staleness,
+    "devices": run_settings.Devices,
 }
 _AT_LEAST = {
     "environment_steps": 1,
@@ -24,6 +27,7 @@ _AT_LEAST = {
     "learn_from": 0,
     "collect_steps": 1,
     "batch_size": 1,
+    "ring_size": 1,
 }
 
 
@@ -119,4 +123,17 @@ def _check_offline(given: types.SimpleNamespace) -> None:
             f"Experiment.{', '.join(without_effect)}: for runs that collect, but this one "
             "learns from recorded experience alone: leave the binding out. How long it trains "
             "is Experiment.train_steps"
+        )
+
+
+def refuse_memory(policy: Any, agent: str) -> None:
+    """Refuses policies with a state of their own, where agents take turns.
+
+    Raises:
+      errors.ConfigError: If the policy has one.
+    """
+    if tree.flatten(policy.policy_state_spec):
+        raise errors.ConfigError(
+            f"{agent} has a memory, which it would write to while its agents wait for their turns: "
+            "use an agent without, or a world in which all agents act at once"
         )

@@ -22,8 +22,8 @@ class Plan:
       initial_random_steps: Environment steps taken at random at the start.
       learn_from: Environment step at which learning begins.
       updates_per_step: Train steps per environment step from there.
-      group_steps: Batched steps of one turn of the actor, which make exactly one train step: for
-        streams that use every step once. None for replay.
+      group_steps: Batched steps of one turn of the actor, those of all its groups together, which
+        make exactly one train step: for streams that use every step once. None for replay.
       collect_steps: Environment steps of one turn of the actor, for replay.
       publish_seconds: Least seconds between two publications of the policy to other jobs.
     """
@@ -40,17 +40,29 @@ class Plan:
 
     @property
     def num_lanes(self) -> int:
+        """Lanes of each actor, in all its groups."""
+        return self.experience.num_lanes * self.experience.num_groups
+
+    @property
+    def lanes_per_group(self) -> int:
+        """Lanes that an actor steps by one call."""
         return self.experience.num_lanes
+
+    @property
+    def num_groups(self) -> int:
+        """Groups that an actor rotates through."""
+        return self.experience.num_groups
 
     @property
     def steps_per_turn(self) -> int:
         """Environment steps of one turn of the actor, boundary steps included.
 
-        All lanes step together, so that a turn is a whole number of steps of every lane.
+        All lanes of a group step together, so that a turn is a whole number of their steps.
         """
+        lanes = self.lanes_per_group
         if self.group_steps is not None:
-            return self.group_steps * self.num_lanes
-        return math.ceil(self.collect_steps / self.num_lanes) * self.num_lanes
+            return self.group_steps * lanes
+        return math.ceil(self.collect_steps / lanes) * lanes
 
     def steps_ahead(self, num_actors: int = 1) -> int:
         """Environment steps that actors may be ahead of the learner, over all of them, for replay.

@@ -65,6 +65,15 @@ class RunDirectory:
             run._make(run.path)
         return run
 
+    def make(self) -> None:
+        """Makes the directory if it is not there, for `discard` to know that it is ours.
+
+        Raises:
+          errors.ConfigError: If it cannot be written to.
+        """
+        with self._writing():
+            self._make(self.path)
+
     def _make(self, path: pathlib.Path) -> None:
         """Makes a directory and its parents, noting those that no other process made."""
         try:
@@ -81,20 +90,25 @@ class RunDirectory:
             self._made.insert(0, path)
 
     @contextlib.contextmanager
-    def discarded_if_refused(self) -> Iterator[None]:
-        """Discards the directory if what is done in it raises one of `errors.REFUSALS`.
+    def discarded_if_refused(
+        self, refusals: tuple[type[Exception], ...] = errors.REFUSALS
+    ) -> Iterator[None]:
+        """Discards the directory if what is done in it raises one of these errors.
 
         The caller holds the lock: what another process trains in is not ours to remove.
         """
         try:
             yield
-        except errors.REFUSALS:
-            self._discard()
+        except refusals:
+            self.discard()
             raise
 
-    def _discard(self) -> None:
-        """Removes what `create` made, with parents that are empty now; never checkpoints."""
-        if self.path in self._made and not self.has_checkpoints:
+    def discard(self) -> None:
+        """Removes what `create` made, with parents that are empty now; never a run that trained.
+
+        The caller holds the lock, or knows that nobody else uses the directory.
+        """
+        if self.path in self._made and not self.has_checkpoints and not self._has_metrics:
             shutil.rmtree(self.path, ignore_errors=True)
             with contextlib.suppress(OSError):  # Somebody else has begun to use it.
                 for parent in self._made[1:]:
@@ -142,6 +156,11 @@ class RunDirectory:
         """Whether a learner has saved anything here."""
         # The index comes last; a process killed in its first save leaves `ckpt-1_temp` alone.
         return any((self.tensorboard / "checkpoints").glob("ckpt-*.index"))
+
+    @property
+    def _has_metrics(self) -> bool:
+        """Whether a run was under way here: its file may be made, and empty, before that."""
+        return self.metrics_jsonl.exists() and self.metrics_jsonl.stat().st_size > 0
 
     @property
     def description(self) -> pathlib.Path:
@@ -202,6 +221,11 @@ class RunDirectory:
     @property
     def metrics_jsonl(self) -> pathlib.Path:
         return self.path / "metrics.jsonl"
+
+    @property
+    def completion(self) -> pathlib.Path:
+        """Why training as separate jobs is complete."""
+        return self.path / "complete.json"
 
     @property
     def metrics_csv(self) -> pathlib.Path:

@@ -48,6 +48,9 @@ class Reporting:
         files: `[@WandbLogger()]`, or anything with `write(row)` and `close()`.
       steps: Environment steps between lines of metrics instead of seconds, so that the lines of
         several runs stand at about the same steps, multiples of this one.
+      histograms: With each evaluation, write histograms of the policy's weights to TensorBoard.
+      videos: With each evaluation, film one episode more: `videos/step-<steps>.mp4`, and smaller in
+        TensorBoard. Costs that episode's time; the environment must draw (`rgb_array`).
     """
 
     def __init__(
@@ -56,6 +59,8 @@ class Reporting:
         window: int = 20,
         loggers: Sequence[Any] = (),
         steps: int | None = None,
+        histograms: bool = False,
+        videos: bool = False,
     ) -> None:
         if seconds <= 0:
             raise errors.ConfigError(f"Reporting.seconds must be above 0, got {seconds}")
@@ -74,6 +79,8 @@ class Reporting:
         self.window = window
         self.loggers = tuple(loggers)
         self.steps = steps
+        self.histograms = histograms
+        self.videos = videos
 
 
 @configurable.register
@@ -115,6 +122,49 @@ class Staleness:
         self.publish_seconds = publish_seconds
         self.max_version_lag = max_version_lag
         self.when_lagging = when_lagging
+
+
+@configurable.register
+class Devices:
+    """Says where a process that collects and learns at once does so (Sebulba).
+
+    Each actor is a thread with lanes, an environment and a copy of the policy of its own, on its
+    device; the learner trains on another meanwhile. For algorithms that use every step once, with
+    `UnrollQueue.in_process`. Results do not depend on which thread is quicker: a train step takes
+    an unroll of every actor, and each acts with a policy that is exactly `lag` train steps old.
+
+    Args:
+      actors: The device of each actor, such as `('GPU:1', 'GPU:2')` or `('CPU:0', 'CPU:0')`; empty
+        for none of this. Every one has `num_envs` lanes.
+      learner: The device that trains; None leaves it to TensorFlow.
+      lag: Train steps that the learner may take while actors collect the next unrolls: so many
+        batches wait in the queue at most. 0 has actors and learner take turns.
+      logical_cpus: Into how many devices, `CPU:0`, `CPU:1`, ..., TensorFlow divides the CPU; None
+        leaves it at one.
+    """
+
+    def __init__(
+        self,
+        actors: Sequence[str] = (),
+        learner: str | None = None,
+        lag: int = 1,
+        logical_cpus: int | None = None,
+    ) -> None:
+        if isinstance(actors, str):
+            raise errors.ConfigError(
+                f"Devices.actors is the text {actors!r}: it must be a list, one device per actor"
+            )
+        _at_least("Devices.lag", lag, 0)
+        _at_least("Devices.logical_cpus", logical_cpus, 1)
+        self.actors = tuple(actors)
+        self.learner = learner
+        self.lag = lag
+        self.logical_cpus = logical_cpus
+        if not self.actors and learner is not None:
+            raise errors.ConfigError(
+                f"Devices.learner is {learner!r}, but has no effect without Devices.actors: set "
+                "that too, or leave learner out"
+            )
 
 
 def _at_least(name: str, value: float | None, least: int) -> None:

@@ -99,6 +99,8 @@ def _prove(name: str, seed: int) -> dict:
     command += [f"--gin_param={binding}" for binding in proof.bindings]
     if proof.actors:
         command.append(f"--actors={proof.actors}")
+    if proof.policies:
+        command.append(f"--policies={proof.policies}")
     if proof.expert:
         find = _whole_run if proof.whole_run else _demonstrations
         command.append(f"--gin_param=RecordedReplay.path = '{find(proof.expert, seed)}'")

@@ -28,6 +28,7 @@ _GROUPS = (
     ("With memory", proofs.RECURRENT),
     ("From recorded experience", proofs.OFFLINE),
     ("As separate jobs", proofs.JOBS),
+    ("With actions from a policy job", proofs.REMOTE),
 )
 _TOP = """\
 # What the leaves reach
@@ -40,8 +41,8 @@ counts if an evaluation reaches the target and a second one, on other episodes, 
 ([Evaluation](evaluation.md)). Returns are those of the best policies on further episodes, which
 neither chose nor confirmed them: the interquartile mean over seeds with a 95 % bootstrap interval,
 as [rliable](https://arxiv.org/abs/2108.13264) reports it. `make learn ONLY=dqn_cartpole` repeats
-one, `ONLY=recurrent` a group (`off_policy`, `on_policy`, `recurrent`, `offline`, `jobs`). The
-figures are those of version 0.2.0, before policies were run by TFLite.
+one, `ONLY=recurrent` a group (`off_policy`, `on_policy`, `recurrent`, `offline`, `jobs`, `remote`).
+Other work ran on the machine meanwhile: seconds are upper bounds.
 """
 _BOTTOM = """\
 ## Starting points
@@ -80,7 +81,7 @@ def render(earlier: str, results: proof_table.Results, root: pathlib.Path) -> st
         if not names:
             continue
         rows = [_row(name, kept.get(name), results) for name in names]
-        head = _HEAD[0].format(what="proof" if group == proofs.JOBS else "file")
+        head = _HEAD[0].format(what="proof" if group in (proofs.JOBS, proofs.REMOTE) else "file")
         parts.append("\n".join([f"## {title}\n", head, _HEAD[1], *rows, ""]))
         shown = [name for name in names if (root / CURVES / f"{name}.png").exists()]
         if shown:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 OFF_POLICY, ON_POLICY = "off_policy", "on_policy"
-RECURRENT, OFFLINE, JOBS = "recurrent", "offline", "jobs"
+RECURRENT, OFFLINE, JOBS, REMOTE = "recurrent", "offline", "jobs", "remote"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Proof:
       leaf: The gin file; by default the proof's own name,
       bindings: and what differs from it.
       actors: Train as separate jobs, with so many actors, instead of in one process.
+      policies: Of these jobs, so many choose the actors' actions.
       control: Shows what must fail: no evaluation may reach the target.
       expert: Learns from 20 recorded episodes of what this other proof has trained.
       whole_run: Learns from all steps that a run of `expert`'s leaf took, to its end, instead.
@@ -46,6 +47,7 @@ class Proof:
     fresh_episodes: int = 20
     # Left out of the text that digests are made of, lest all other results count no more.
     whole_run: bool = dataclasses.field(default=False, repr=False)
+    policies: int = dataclasses.field(default=0, repr=False)
 
 
 PROOFS = {
@@ -84,6 +86,28 @@ PROOFS = {
     "sac_pendulum_jobs": Proof(JOBS, -180.0, seeds=3, needed=3, leaf="sac_pendulum", actors=1),
     "ppo_cartpole_jobs": Proof(JOBS, 475.0, seeds=3, needed=2, leaf="ppo_cartpole", actors=1),
     "impala_cartpole_jobs": Proof(JOBS, 475.0, seeds=3, needed=2, leaf="impala_cartpole", actors=2),
+    "r2d2_memory_jobs": Proof(
+        JOBS, 0.95, seeds=3, needed=2, leaf="r2d2_memory", actors=2, fresh_episodes=200
+    ),
+    "dqn_cartpole_remote": Proof(
+        REMOTE, 475.0, seeds=3, needed=2, leaf="dqn_cartpole", actors=2, policies=1
+    ),
+    "ppo_cartpole_remote": Proof(
+        REMOTE, 475.0, seeds=3, needed=2, leaf="ppo_cartpole", actors=1, policies=1
+    ),
+    "impala_cartpole_remote": Proof(
+        REMOTE, 475.0, seeds=3, needed=2, leaf="impala_cartpole", actors=2, policies=1
+    ),
+    "r2d2_memory_remote": Proof(
+        REMOTE,
+        0.95,
+        seeds=3,
+        needed=2,
+        leaf="r2d2_memory",
+        actors=1,
+        policies=1,
+        fresh_episodes=200,
+    ),  # fmt: skip
 }
 
 WORLDS = {
@@ -108,6 +132,11 @@ WORLDS = {
     "sac_pendulum_jobs": "Pendulum-v1, 1 actor",
     "ppo_cartpole_jobs": "CartPole-v1, 1 actor",
     "impala_cartpole_jobs": "CartPole-v1, 2 actors",
+    "r2d2_memory_jobs": "MemoryCorridor-v0, 2 actors",
+    "dqn_cartpole_remote": "CartPole-v1, 2 actors that ask a policy job",
+    "ppo_cartpole_remote": "CartPole-v1, 1 actor that asks a policy job",
+    "impala_cartpole_remote": "CartPole-v1, 2 actors that ask a policy job",
+    "r2d2_memory_remote": "MemoryCorridor-v0, 1 actor that asks a policy job",
 }
 """What each proof is trained in, as the page of results says it."""
 
@@ -140,6 +169,7 @@ def config_digest(name: str) -> str:
     """Changes with what is to be proved, its gin file, or one that this includes."""
     proof = PROOFS[name]
     digest = hashlib.sha256((repr(proof) + "whole_run" * proof.whole_run).encode())
+    digest.update(f"{proof.policies} policies".encode() * bool(proof.policies))
     digest.update("".join(proof.bindings).encode())  # Nothing where there are none.
     pending = [f"{proof.leaf or name}.gin"]
     while pending:

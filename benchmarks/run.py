@@ -19,6 +19,7 @@ import time
 RESULTS = pathlib.Path(__file__).resolve().parent / "results.json"
 MINUTES = {
     "collect": 2.0,
+    "agents": 0.5,
     "turns": 5.0,
     "write": 3.0,
     "read": 2.5,
@@ -26,8 +27,12 @@ MINUTES = {
     "memory": 4.0,
     "end_to_end": 17.0,
     "overlap": 1.5,
+    "ring": 0.5,
+    "inference": 1.5,
     "growth": 3.0,
+    "tensor": 12.0,
     "jobs": 3.0,
+    "learners": 1.0,
     "wire": 1.5,
     "startup": 1.5,
 }

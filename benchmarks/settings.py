@@ -58,12 +58,19 @@ class Settings:
       train_arguments: Given to those trainings that are to reach a target,
       rate_arguments: and to those whose rate is measured,
       rate_warm_up_seconds: of which the first seconds do not count.
+      ring_steps: Batched steps of a ring whose environments wait.
       overlap_arguments: Given to trainings whose environment waits,
       overlap_warm_up_seconds: of which the first seconds do not count.
       sbx_arguments: Given to trainings that are measured beside SBX,
       sbx_steps: and their environment steps; None for as many as the case says,
       sbx_warm_up_seconds: of which the first seconds do not count.
       peer_arguments: Given to the scripts that measure peers, by their names.
+      tensor_sizes: How many of the sizes of whole training `tensor` measures,
+      tensor_repetitions: how often,
+      tensor_arguments: what those trainings are given,
+      tensor_peer_seconds: and how long their peer is measured each time.
+      tensor_lanes: Lanes that `tensor` collects with,
+      tensor_growth: and those of its table of growth.
     """
 
     seconds: float = 1.0
@@ -85,12 +92,19 @@ class Settings:
     train_arguments: tuple[str, ...] = ()
     rate_arguments: tuple[str, ...] = (*_UNINTERRUPTED, steps(500_000))
     rate_warm_up_seconds: float = 5.0
+    ring_steps: int = 2_000
     overlap_arguments: tuple[str, ...] = (*_UNINTERRUPTED, steps(1_500))
     overlap_warm_up_seconds: float = 3.0
     sbx_arguments: tuple[str, ...] = _UNINTERRUPTED
     sbx_steps: int | None = None
     sbx_warm_up_seconds: float = 5.0
     peer_arguments: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    tensor_sizes: int = 2
+    tensor_repetitions: int = 3
+    tensor_arguments: tuple[str, ...] = (*_UNINTERRUPTED, steps(4_000_000))
+    tensor_peer_seconds: float = 10.0
+    tensor_lanes: int = 2_048
+    tensor_growth: tuple[int, ...] = (64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192, 16_384)
 
     @classmethod
     def quick(cls) -> Settings:
@@ -118,6 +132,7 @@ class Settings:
                 "--gin_param=Reporting.seconds = 0.001",
             ),
             rate_warm_up_seconds=0.0,
+            ring_steps=32,
             overlap_arguments=(
                 *_UNINTERRUPTED,
                 steps(200),
@@ -135,6 +150,16 @@ class Settings:
                 "sb3_seconds.py": ("--steps=600",),
                 "sample_factory_rate.py": ("--steps=100000", "--warm_up=0"),
             },
+            tensor_sizes=1,
+            tensor_repetitions=1,
+            tensor_arguments=(
+                *_UNINTERRUPTED,
+                steps(40_000),
+                "--gin_param=Reporting.seconds = 0.001",
+            ),
+            tensor_peer_seconds=0.1,
+            tensor_lanes=16,
+            tensor_growth=(16,),
         )
 
 

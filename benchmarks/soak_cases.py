@@ -57,7 +57,11 @@ CASES = (
     Case(
         "SeededReplay",
         "dqn_cartpole",
-        _collecting("Experiment.deterministic = True", "SeededReplay.capacity = 5_000"),
+        _collecting(
+            "Experiment.deterministic = True",
+            "SeededReplay.capacity = 5_000",
+            "Reporting.steps = 5_000",  # Else they are a hundredth of all.
+        ),
         ways=(ONE_PROCESS,),  # Jobs are never deterministic.
     ),
     Case(

@@ -23,7 +23,12 @@ def _parsers() -> dict[str, argparse.ArgumentParser]:
 def _job_flags() -> frozenset[str]:
     parser = argparse.ArgumentParser()
     flags.add(parser)
-    own = {"--port", "--num_evaluators", "--warm_start"}  # Of single kinds of jobs.
+    own = {
+        "--port",
+        "--num_evaluators",
+        "--num_learners",
+        "--warm_start",
+    }  # Of single kinds of jobs.
     return frozenset(_options(parser) | own)
 
 

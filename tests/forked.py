@@ -21,21 +21,22 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 ENVIRONMENT = {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", **forking.ENVIRONMENT}
 """Of every program here, besides what the tests' own process has."""
 
+# Which pytest changes from test to test: a server forks only for the environment that it has.
+_CURRENT_TEST = "PYTEST_CURRENT_TEST"
 _GRACE_SECONDS = 60.0
 _ASK_SECONDS = 60.0
 
 
 @functools.cache
 def _server():
-    before = os.environ.get("TF_CPP_MIN_LOG_LEVEL")
+    before = dict(os.environ)
+    os.environ.pop(_CURRENT_TEST, None)
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = ENVIRONMENT["TF_CPP_MIN_LOG_LEVEL"]
     try:
         server = forking.ForkServer()
     finally:
-        if before is None:
-            del os.environ["TF_CPP_MIN_LOG_LEVEL"]
-        else:
-            os.environ["TF_CPP_MIN_LOG_LEVEL"] = before
+        os.environ.clear()
+        os.environ.update(before)
     atexit.register(server.close)
     return server
 
@@ -56,7 +57,7 @@ class Popen:
 
     def __init__(self, module, *arguments, directory=ROOT, environment=None, output, errors=None):
         self.args = [module, *map(str, arguments)]
-        wanted = {**os.environ, **ENVIRONMENT, **(environment or {})}
+        wanted = {**os.environ, **ENVIRONMENT, _CURRENT_TEST: None, **(environment or {})}
         self._process = local.LocalProcess(
             [
                 *(sys.executable, "-m", "tests.in_directory"),

@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import socket
 import threading
 from unittest import mock
 
@@ -14,6 +13,7 @@ from tf_agents.policies import py_tf_eager_policy, random_tf_policy
 from tf_agents.specs import tensor_spec
 
 from tests import contract
+from tests.naming import conftest as servers
 
 OURS = {
     "tf_agents.environments.suite_mujoco": "actor_learner.environments.suite_mujoco",
@@ -57,9 +57,7 @@ def in_threads(*calls):
 
 @pytest.mark.timeout(400)
 def test_learner_actor_and_evaluator_find_one_another_and_train(script, tmp_path):
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
+    port = servers.free_port()
     address, root_dir = f"localhost:{port}", str(tmp_path / "root")
     environment, reported, finished = "InvertedPendulum-v5", [], threading.Event()
 
@@ -97,7 +95,7 @@ def test_learner_actor_and_evaluator_find_one_another_and_train(script, tmp_path
     steps = [step for step, _ in reported]
     assert steps == sorted(set(steps)) and 0 <= steps[0] and steps[-1] <= 20
     assert all(value >= 1.0 for _, value in reported)  # One for each step that it stays up.
-    tables = server.localhost_client().server_info(5)
+    tables = server.localhost_client().server_info(60)
     assert tables[script.reverb_replay_buffer.DEFAULT_TABLE].current_size > 25
     server.stop()
 

@@ -170,6 +170,7 @@ NOT_BINDINGS = {
     "ReverbReplayBuffer.as_dataset",  # Inherited of TF-Agents.
     "Learner.step",  # Of Acme.
     "run.json",
+    "exploitability.jsonl",
     "LossInfo.extra",  # Of TF-Agents.
     "Name.parameter",
     "Experiment.target_return",  # Named as one that is refused.

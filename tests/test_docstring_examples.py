@@ -1,5 +1,6 @@
 """Every example in a docstring runs: it is taken out of the source and executed."""
 
+import contextlib
 import pathlib
 import re
 import textwrap
@@ -13,10 +14,14 @@ import tensorflow as tf
 
 import actor_learner
 from actor_learner import evaluation_settings, minibatches, run_directory
+from actor_learner.acting import resident, ring, turn_rows, turn_times
+from actor_learner.environments import agent_world, slot_group
 from actor_learner.environments import lanes as lanes_lib
+from actor_learner.environments.games import tic_tac_toe
 from actor_learner.environments.tensor import dynamics
 from actor_learner.inference import one_group
 from actor_learner.inference import protocol as inference_protocol
+from actor_learner.inference import server as inference_server
 from actor_learner.jobs import controller, main, states, worker
 from actor_learner.learning import sample_watch
 from actor_learner.messaging import client as wire_client
@@ -26,7 +31,7 @@ from actor_learner.replay import observers
 from actor_learner.replay.server import server as replay_server
 from actor_learner.replay.server import tables
 from actor_learner.replay.writing import item_writer
-from actor_learner.runs import acting_side, learning_side, loaded_policy
+from actor_learner.runs import acting_side, further_policy, learning_side, loaded_policy
 from actor_learner.support import graph_call, unsaved
 
 PACKAGE = pathlib.Path(actor_learner.__file__).parent
@@ -56,6 +61,13 @@ class Once:
 class NotYet(Once):
     def __bool__(self):
         return not super().__bool__()
+
+
+def _made(kind, **returned):
+    """A class that checks its arguments, whose instance returns something from its methods."""
+    for name, value in returned.items():
+        getattr(kind.return_value, name).return_value = value
+    return kind
 
 
 def environment():
@@ -112,6 +124,40 @@ def names(tmp_path):
             env=None, agent=mock.Mock(), train_step=None, observer=None,
             learner=spec(actor_learner.Learner, instance=True), training=Once(),
         ),
+        "acting/resident.py": lambda: dict(
+            env=spec(agent_world.AgentWorld, instance=True),
+            resident=spec(resident.Resident, instance=True),
+            actor=spec(actor_learner.Actor, instance=True), training=Once(), version=0,
+        ),
+        "acting/ring.py": lambda: dict(
+            EnvironmentRing=spec(ring.EnvironmentRing), make_environment=mock.Mock(), seed=0,
+            Actor=spec(actor_learner.Actor), policy=None, train_step=None,
+        ),
+        "acting/turn_rows.py": lambda: dict(
+            TurnRows=turn_rows.TurnRows, env=mock.Mock(), writer=mock.Mock(),
+            Actor=spec(actor_learner.Actor), policy=None, train_step=None,
+        ),
+        "acting/turn_times.py": lambda: dict(
+            times=turn_times.TurnTimes(), INFERRING=turn_times.INFERRING, act=len
+        ),
+        "environments/games/turn_based.py": lambda: dict(
+            game=tic_tac_toe.TicTacToe(), choose=lambda mask: int(np.flatnonzero(mask)[0])
+        ),
+        "environments/slot_group.py": lambda: dict(
+            group=spec(slot_group.SlotGroup, instance=True), slot=0, observation=None,
+            reward=0.0, terminated=False, truncated=False, info={},
+        ),
+        "inference/server.py": lambda: dict(
+            InferenceServer=spec(inference_server.InferenceServer), job=mock.Mock(),
+            service=None, working=Once(),
+        ),
+        "runs/further_policy.py": lambda: dict(
+            FurtherPolicy=_made(spec(further_policy.FurtherPolicy), tables=[]),
+            contextlib=contextlib,
+            experiment=None, env=None, run=None, main_tables=[tables.uniform_table("main", 1)],
+            ReplayServer=mock.Mock(), client=client, training=Once(),
+            acting=spec(acting_side.ActingSide, instance=True),
+        ),
         "acting/per_lane.py": lambda: dict(
             PerLaneObserver=actor_learner.PerLaneObserver,
             reverb_utils=observers, client=client, table="experience",
@@ -157,7 +203,7 @@ def names(tmp_path):
         "replay/writing/item_writer.py": lambda: dict(
             ItemWriter=item_writer.ItemWriter, client=client, np=np
         ),
-        "replay/writing/step_writer.py": lambda: dict(observers=observers),
+        "replay/writing/lane_writer.py": lambda: dict(observers=observers),
         "runs/acting_side.py": lambda: dict(
             acting=spec(acting_side.ActingSide, instance=True), done=NotYet()
         ),

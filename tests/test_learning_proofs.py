@@ -227,7 +227,8 @@ def test_groups_stand_for_their_proofs():
     assert proofs.select("offline,c51_cartpole") == ["c51_cartpole", *offline]
     assert all(proofs.PROOFS[name].actors for name in proofs.select("jobs"))
     assert proofs.select("") == list(proofs.PROOFS)
-    parts = ("off_policy", "on_policy", "recurrent", "offline", "jobs")
+    assert all(proofs.PROOFS[name].policies for name in proofs.select("remote"))
+    parts = ("off_policy", "on_policy", "recurrent", "offline", "jobs", "remote")
     assert sorted(proofs.select(",".join(parts))) == sorted(proofs.PROOFS)
     with pytest.raises(ValueError, match="no proof named offpolicy; .*the groups jobs, off_policy"):
         proofs.select("offpolicy")
@@ -236,7 +237,7 @@ def test_groups_stand_for_their_proofs():
 def test_every_proof_has_a_leaf_and_rates_memory_as_its_leaf_does():
     for name, proof in proofs.PROOFS.items():
         assert len(proofs.config_digest(name)) == 12
-        assert (proof.fresh_episodes >= 200) == (proof.group == proofs.RECURRENT)
+        assert (proof.fresh_episodes >= 200) == name.startswith("r2d2_memory")
     control = (proofs.ROOT / "gin" / "r2d2_memory_control.gin").read_text()
     assert "Evaluation.episodes = 1_000\n" in control
     assert "environment_steps" not in control  # As many as those with memory.

@@ -93,7 +93,8 @@ def test_wheel_declares_its_extras_python_and_console_script(wheel):
     assert specifiers.SpecifierSet(python) == specifiers.SpecifierSet(">=3.9,<3.12")
     extras = {line.split(": ")[1] for line in lines if line.startswith("Provides-Extra: ")}
     assert extras == {
-        "atari", "box2d", "docs", "envpool", "mujoco", "ray", "redis", "test", "wandb",
+        "atari", "box2d", "docs", "envpool", "mujoco", "multiagent",
+        "ray", "redis", "test", "wandb",
     }  # fmt: skip
     scripts = archive.read(name.replace("METADATA", "entry_points.txt")).decode()
     assert "actor-learner = actor_learner.cli:main" in scripts
@@ -191,7 +192,7 @@ def test_make_installs_once_and_again_only_after_a_change(checkout):
     (checkout / ".venv").mkdir()
     for stamp in (".installed", ".installed-test"):
         (checkout / ".venv" / stamp).touch()
-    command = ".venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder"
+    command = ".venv/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder"
     assert planned(checkout, "test") == [command]
     assert len(planned(checkout, "train")) == 1
     newer = (checkout / ".venv" / ".installed").stat().st_mtime + 10

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any, Callable
 
@@ -14,11 +13,13 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner import action_mask
-from actor_learner.acting import graph_unroll
+from actor_learner.acting import graph_unroll, metric_summaries, refreshing, turn_times
 from actor_learner.acting import metrics as metrics_lib
+from actor_learner.acting import ring as ring_lib
+from actor_learner.acting import rotation as rotation_lib
 from actor_learner.environments import lanes as lanes_lib
+from actor_learner.inference import groups, streams
 from actor_learner.inference import python as python_inference
-from actor_learner.inference import streams
 from actor_learner.reporting import row_limit
 from actor_learner.reporting import summaries as summaries_lib
 from actor_learner.support import configurable, counters
@@ -26,6 +27,9 @@ from actor_learner.support import configurable, counters
 Observer = Callable[[trajectory_lib.Trajectory], Any]
 
 LAST = int(ts.StepType.LAST)
+
+collect_metrics = metrics_lib.collect_metrics
+eval_metrics = metrics_lib.eval_metrics
 
 
 @configurable.register
@@ -46,7 +50,10 @@ class Actor:
     `run()` calls.
 
     Args:
-      env: A TF-Agents `PyEnvironment`, batched or not; `GymnasiumEnvironment` is one.
+      env: A TF-Agents `PyEnvironment`, batched or not; `GymnasiumEnvironment` is one. Or an
+        `EnvironmentRing` of several, which are stepped in rotation. Observers and metrics that have
+        a method `for_group(number)` are then asked for what observes each group; others see the
+        steps of all groups, one after the other.
       policy: A TF policy, a Python policy, or an inference stream.
       train_step: Scalar int64 `tf.Variable`; the step of summaries, and the version of the policy.
       steps_per_run: Stop a run after this many environment steps, summed over lanes.
@@ -67,10 +74,10 @@ class Actor:
       initial_random_steps: Act at random until `environment_step` has reached this number. A
         resumed run has reached it already, so that it is not repeated.
       seed: Seed of the random initial actions, and of what the policy draws at random if inference
-        is lite; None follows `tf.random.set_seed`.
+        is lite or a run is one graph call; None follows `tf.random.set_seed`.
       group_steps_per_run: Stop a run after this many batched steps, each of which steps every lane
-        once, boundary steps included: what an unroll is made of. In a `TensorEnvironment` and with
-        a TF policy these are one graph call.
+        of a group once, boundary steps included: what an unroll is made of. In a
+        `TensorEnvironment` and with a TF policy these are one graph call.
       policy_version: Returns the version of the policy, for callers that know it as a plain number.
         Weights must not change while it stays the same. By default the learner that raises
         `train_step` in this process, if there is one, or `train_step` itself is asked in every run.
@@ -79,6 +86,15 @@ class Actor:
         "graph", by TensorFlow; "auto", which is lite unless there is a GPU or the policy cannot be
         converted, and then says why in the log. Weights take effect at the start of a run. "lite"
         is refused where a run is one graph call.
+      refresh: When new weights take effect, at the start of a run: "run", in every one; "reset", if
+        a lane has begun an episode since they did last; a number, if so many seconds have passed.
+        Until then the actor acts, and items are marked, as of the version before. What TensorFlow
+        reads in every call ("graph") knows only "run", and so do policy jobs ("remote").
+      inference_stream: Where that happens: "inline", on the actor's own thread; "threaded", on a
+        second one, so that a ring of two groups double-buffers; "remote", in the policy jobs of the
+        run, inline where there are none.
+      remote: Makes the stream of "remote", given the ring and the policy; None if there are no
+        policy jobs.
     """
 
     def __init__(
@@ -106,6 +122,9 @@ class Actor:
         policy_version: Callable[[], int] | None = None,
         policy_epoch: Callable[[], int] | None = None,
         inference: str = streams.AUTO,
+        refresh: str | float = refreshing.RUN,
+        inference_stream: str = groups.INLINE,
+        remote: Callable[[ring_lib.EnvironmentRing, Any], Any] | None = None,
     ) -> None:
         if not (steps_per_run or episodes_per_run or group_steps_per_run):
             raise ValueError(
@@ -121,14 +140,22 @@ class Actor:
         self._policy = policy
         self._lanes: Any
         self._stream: Any
-        self._unroll = graph_unroll.where_it_fits(env, policy, group_steps_per_run, inference)
-        if self._unroll is not None:
+        self._rotation = rotation_lib.where_needed(
+            env, policy, inference_stream, inference=inference, seed=seed, remote=remote
+        )
+        if isinstance(env, ring_lib.EnvironmentRing) and self._rotation is None:
+            (env,) = env.environments
+        self._unroll = graph_unroll.where_it_fits(env, policy, group_steps_per_run, inference, seed)
+        if self._rotation is not None:
+            self._lanes, self._stream = self._rotation.lanes, self._rotation.stream
+        elif self._unroll is not None:
             self._lanes, self._stream = self._unroll, self._unroll.inference
         else:
             self._lanes = lanes_lib.as_lanes(env)
             self._stream = streams.stream_for(
                 policy, self._lanes.num_lanes, self._lanes.batched, inference=inference, seed=seed
             )
+        self._refreshing = refreshing.Refreshing(refresh, streams.kind_of(self._stream))
         self._random_stream = None
         if initial_random_steps:
             self._random_stream = python_inference.RandomInference(
@@ -157,6 +184,10 @@ class Actor:
         self._observers = list(dict.fromkeys(map(metrics_lib.observer_of, everyone)))
         self._transition_observers = list(transition_observers or [])
         self._info_observers = list(info_observers or [])
+        if self._rotation is not None:
+            self._by_group = self._rotation.observers_by_group(
+                self._observers, self._transition_observers, self._info_observers
+            )
 
         self._write_summaries = bool(summary_dir)
         self._summaries = summaries_lib.Summaries(summary_dir, f"the actor {name!r}")
@@ -168,9 +199,13 @@ class Actor:
         self._read_epoch = policy_epoch or (lambda: 0)
         self._version_is_certain = policy_version is not None
         self._policy_version = int(counters.read(train_step))
+        self._taken = (self._policy_version, self._read_epoch())
         self._steps_taken = 0
+        self.times = turn_times.TurnTimes()
+        """Where the time of turns goes; measured where whoever calls `run` says when one begins."""
         self._time_step: ts.TimeStep
         self._boundaries: int  # Lanes whose next step is a reset.
+        self._idle: int  # Those, and lanes that wait for their turn: they take no step.
         self.reset()
 
     @property
@@ -195,7 +230,8 @@ class Actor:
 
     @property
     def num_lanes(self) -> int:
-        return self._lanes.num_lanes
+        """Lanes of all groups."""
+        return (self._rotation or self._lanes).num_lanes
 
     @property
     def policy_version(self) -> int:
@@ -211,6 +247,16 @@ class Actor:
         return streams.kind_of(self._stream)
 
     @property
+    def graph_unroll(self) -> graph_unroll.GraphUnroll | None:
+        """What takes the steps of a whole run in one graph call; None if they are single ones."""
+        return self._unroll
+
+    @property
+    def inference_stream(self) -> str:
+        """Where that happens: "inline", "threaded", "remote", or a user's class."""
+        return groups.INLINE if self._rotation is None else self._rotation.where
+
+    @property
     def steps_taken(self) -> int:
         """Environment steps of all complete runs of this actor; boundary steps do not count."""
         return self._steps_taken
@@ -223,17 +269,27 @@ class Actor:
         that was in the middle of a graph call, the next run takes the steps that are left of it and
         no others, still as of the former policy version.
         """
+        if self._rotation is not None:
+            self._run_rotation(self._rotation)
+            return
         left_over = 0 if self._unroll is None else self._unroll.steps_left
-        if not left_over:
-            self._policy_version = int(self._read_version())
+        if not left_over and self._refreshing.is_due():
+            self._take_version()
         max_group_steps = left_over or self._max_group_steps
         num_steps = 0
         num_episodes = 0
         num_group_steps = 0
-        boundaries = self._boundaries
+        boundaries, idle = self._boundaries, self._idle
         stream = self._stream if left_over else self._choose_stream()
         observed = self._observers or self._transition_observers or self._info_observers
         lanes, num_lanes = self._lanes, self._lanes.num_lanes
+        act, step, observe = stream.act, lanes.step, self._observe
+        if self.times.is_timed:
+            # With one graph call for both, all of it counts as stepping.
+            infers = turn_times.INFERRING if self._unroll is None else turn_times.STEPPING
+            act = self.times.around(infers, act)
+            step = self.times.around(turn_times.STEPPING, step)
+            observe = self.times.around(turn_times.WRITING, observe)
         try:
             while (
                 num_steps < self._max_steps
@@ -241,21 +297,67 @@ class Actor:
                 and num_group_steps < max_group_steps
             ):
                 time_step = self._time_step
-                response = stream.act(time_step)
-                next_time_step = lanes.step(response.action)
+                response = act(time_step)
+                next_time_step = step(response.action)
                 # Before anybody may raise: the environment has gone on, and cannot go back.
                 self._time_step = next_time_step
                 ended = int(np.count_nonzero(next_time_step.step_type == LAST))
-                num_steps += num_lanes - boundaries
+                num_steps += num_lanes - idle
                 num_group_steps += 1
                 num_episodes += boundaries if self._end_episode_on_boundary else ended
                 self._boundaries = boundaries = ended
+                self._idle = idle = ended + lanes.num_waiting
                 if observed:
-                    self._observe(time_step, response, next_time_step)
+                    observe(time_step, response, next_time_step)
         finally:
-            self._steps_taken += num_steps
-            if self._environment_step is not None:
-                counters.add(self._environment_step, num_steps)
+            self._count(num_steps)
+            self._refreshing.note(num_episodes)
+        self._summarize_if_due()
+
+    def _run_rotation(self, rotation: rotation_lib.Rotation) -> None:
+        """The same, for groups that are stepped in rotation."""
+        if self._refreshing.is_due():
+            self._take_version()
+        stream = self._choose_stream()
+        random = stream if stream is self._random_stream else None
+        if random is None:
+            rotation.ask_ahead()
+        num_lanes = rotation.lanes_per_group
+        num_steps = num_episodes = num_group_steps = 0
+        times = self.times if self.times.is_timed else None
+        observe = self._observe
+        if times is not None:
+            observe = times.around(turn_times.WRITING, observe)
+        try:
+            while (
+                num_steps < self._max_steps
+                and num_episodes < self._max_episodes
+                and num_group_steps < self._max_group_steps
+            ):
+                step = rotation.step(random, times)
+                num_steps += num_lanes - step.boundaries
+                num_group_steps += 1
+                num_episodes += step.boundaries if self._end_episode_on_boundary else step.ended
+                if step.response.version >= 0:  # It was asked for before this run, perhaps.
+                    self._policy_version = step.response.version
+                # Those of the group that was stepped.
+                self._lanes = rotation.lanes_of(step.group)
+                self._observers, self._transition_observers, self._info_observers = self._by_group[
+                    step.group
+                ]
+                observe(step.time_step, step.response, step.next_time_step)
+        finally:
+            self._count(num_steps)
+            self._refreshing.note(num_episodes)
+        rotation.settle()
+        self._summarize_if_due()
+
+    def _count(self, num_steps: int) -> None:
+        self._steps_taken += num_steps
+        if self._environment_step is not None:
+            counters.add(self._environment_step, num_steps)
+
+    def _summarize_if_due(self) -> None:
         if (
             self._write_summaries
             and self._summary_interval > 0
@@ -278,34 +380,17 @@ class Actor:
         if not self._summaries.have_room():
             return
         try:
-            self._write_metric_summaries()
+            metric_summaries.write(
+                self._summaries.writer,
+                self._name,
+                self._train_step,
+                metrics=self._metrics,
+                reference_metrics=self._reference_metrics,
+                image_metrics=self._image_metrics,
+            )
         except tf.errors.OpError as error:
             if not self._summaries.are_cause_of(error):
                 raise
-
-    def _write_metric_summaries(self) -> None:
-        with self._summaries.writer.as_default(), tf.summary.record_if(True):
-            for metric in self._metrics:
-                _write(
-                    tf.summary.scalar,
-                    metric,
-                    name=os.path.join("Metrics/", self._name, metric.name),
-                    step=self._train_step,
-                )
-                for reference in self._reference_metrics:
-                    _write(
-                        tf.summary.scalar,
-                        metric,
-                        name=os.path.join(self._name, f"Metrics/{metric.name}/{reference.name}"),
-                        step=reference.result(),
-                    )
-            for metric in self._image_metrics:
-                _write(
-                    tf.summary.image,
-                    metric,
-                    name=os.path.join("Metrics/", self._name, metric.name),
-                    step=self._train_step,
-                )
 
     def log_metrics(self) -> None:
         """Logs the metrics' values."""
@@ -314,13 +399,23 @@ class Actor:
 
     def reset(self) -> None:
         """Starts new episodes in all lanes, with a fresh policy state."""
+        if self._rotation is not None:
+            self._rotation.reset()
+            return
         self._time_step = self._lanes.reset()
-        self._boundaries = 0
+        # Slots of agents that have not joined yet are LAST from the start.
+        self._boundaries = int(np.count_nonzero(self._time_step.step_type == LAST))
+        self._idle = self._boundaries + self._lanes.num_waiting
         self._stream.reset()
 
     def close(self) -> None:
-        """Closes the summary writer; the environment and observers belong to the caller."""
+        """Closes the summary writer and the inference stream, unless that was given as policy.
+
+        The environment and observers belong to the caller.
+        """
         self._summaries.close()
+        if self._rotation is not None:
+            self._rotation.close()
 
     def _choose_stream(self) -> Any:
         if self._random_stream is not None:
@@ -329,8 +424,15 @@ class Actor:
             self._random_stream = None  # Steps only grow: there is no need to look again.
         # Streams of users need not know of versions.
         if (refresh := getattr(self._stream, "refresh", None)) is not None:
-            refresh(self._policy_version, self._read_epoch(), certain=self._version_is_certain)
+            version, epoch = self._taken
+            # Of weights that are not due, only what changes by itself is read.
+            is_certain = self._version_is_certain or not self._refreshing.is_now
+            refresh(version, epoch, certain=is_certain)
         return self._stream
+
+    def _take_version(self) -> None:
+        self._policy_version = int(self._read_version())
+        self._taken = (self._policy_version, self._read_epoch())
 
     def _observe(self, time_step: ts.TimeStep, response: Any, next_time_step: ts.TimeStep) -> None:
         if not self._lanes.batched:
@@ -361,38 +463,6 @@ class Actor:
             info = self._lanes.get_info()
             for observer in self._info_observers:
                 observer(info)
-
-
-def collect_metrics(buffer_size: int) -> list[metrics_lib.EpisodeMetric]:
-    """The metrics of data collection, over a window of `buffer_size` episodes."""
-    statistics = metrics_lib.EpisodeStatistics(buffer_size)
-    return [
-        metrics_lib.NumberOfEpisodes(statistics),
-        metrics_lib.EnvironmentSteps(statistics),
-        metrics_lib.AverageReturn(statistics),
-        metrics_lib.AverageEpisodeLength(statistics),
-        metrics_lib.MinReturn(statistics),
-        metrics_lib.MaxReturn(statistics),
-    ]
-
-
-def eval_metrics(buffer_size: int) -> list[metrics_lib.EpisodeMetric]:
-    """The metrics of evaluation, over a window of `buffer_size` episodes."""
-    statistics = metrics_lib.EpisodeStatistics(buffer_size)
-    return [
-        metrics_lib.AverageReturn(statistics),
-        metrics_lib.AverageEpisodeLength(statistics),
-        metrics_lib.MinReturn(statistics),
-        metrics_lib.MaxReturn(statistics),
-    ]
-
-
-def _write(summary: Callable[..., Any], metric: Any, *, name: str, step: Any) -> None:
-    """Writes one summary, or logs why not: a metric that has no number must not end a run."""
-    try:
-        summary(name=name, data=metric.result(), step=step)
-    except ValueError as error:
-        logging.error("No summary %r was written for %s: %s", name, metric, error)
 
 
 def _without_lane(array: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ import tree
 from tf_agents.policies import tf_policy
 from tf_agents.trajectories import time_step as ts
 
+from actor_learner import experience
 from actor_learner.environments.tensor import environment
 from actor_learner.inference import protocol, streams
 from actor_learner.support import errors
@@ -22,7 +23,9 @@ def fits(env: Any, policy: Any) -> bool:
     return isinstance(env, environment.TensorEnvironment) and isinstance(policy, tf_policy.TFPolicy)
 
 
-def where_it_fits(env: Any, policy: Any, length: int | None, inference: str) -> GraphUnroll | None:
+def where_it_fits(
+    env: Any, policy: Any, length: int | None, inference: str, seed: int | None = None
+) -> GraphUnroll | None:
     """Unrolls of this policy in this environment; None if they cannot be one graph call.
 
     Args:
@@ -30,6 +33,7 @@ def where_it_fits(env: Any, policy: Any, length: int | None, inference: str) -> 
       policy: The policy.
       length: Batched steps of an unroll; None if the actor takes no unrolls.
       inference: How the policy is to be run, as of `Actor`.
+      seed: As of `GraphUnroll`.
 
     Raises:
       errors.ConfigError: If that is "lite", which a graph call is not.
@@ -43,7 +47,7 @@ def where_it_fits(env: Any, policy: Any, length: int | None, inference: str) -> 
             "take the steps of a run in one TensorFlow graph call, which TFLite has no part in: "
             f"use '{streams.AUTO}' or '{streams.GRAPH}'"
         )
-    return GraphUnroll(env, policy, length)
+    return GraphUnroll(env, policy, length, seed)
 
 
 class GraphUnroll:
@@ -62,16 +66,23 @@ class GraphUnroll:
       policy: A TF policy; variables that it reads, schedules included, take effect in the next
         unroll.
       length: T, batched steps in a graph call.
+      seed: Of what the policy draws at random; None follows `tf.random.set_seed`.
     """
 
     batched = True
+    num_waiting = 0
 
     def __init__(
-        self, env: environment.TensorEnvironment, policy: tf_policy.TFPolicy, length: int
+        self,
+        env: environment.TensorEnvironment,
+        policy: tf_policy.TFPolicy,
+        length: int,
+        seed: int | None = None,
     ) -> None:
         self.env = env
         self.policy = policy
         self.length = length
+        self._seed = seed
         self.num_lanes = env.batch_size
         self.time_step_spec = env.time_step_spec
         self.action_spec = env.action_spec
@@ -82,12 +93,33 @@ class GraphUnroll:
         self._state = tf.nest.flatten(self._initial_state)
         self.trace_count = 0  # How often the unroll was traced.
         self._unroll: Any = None
+        self._checked = False  # Whether all steps of the unroll are known to be finite.
+        self._tensors: experience.UnrollTensors | None = None
+        self._ends: tuple[Any, Any] = (None, None)  # The latest unroll's first action, last step.
         self._steps: list[_Step] = []  # Of the unroll, those that were not handed out; last first.
 
     @property
     def steps_left(self) -> int:
         """Steps of the latest unroll that were not handed out."""
         return len(self._steps)
+
+    def begins_with(self, action: Any) -> bool:
+        """Whether this action, the very object, was handed out first of the latest unroll."""
+        return action is self._ends[0]
+
+    def ends_with(self, time_step: ts.TimeStep) -> bool:
+        """Whether this time step, the very object, was handed out last of it."""
+        return time_step is self._ends[1]
+
+    def tensors(self) -> experience.UnrollTensors:
+        """The latest unroll, whatever was handed out of it.
+
+        Raises:
+          errors.ActorLearnerError: If there was none yet.
+        """
+        if self._tensors is None:
+            raise errors.ActorLearnerError("no unroll has been taken yet")
+        return self._tensors
 
     def reset(self) -> ts.TimeStep:
         """Resets all lanes; what is left of an unroll is forgotten."""
@@ -109,7 +141,8 @@ class GraphUnroll:
         if not self._steps:
             return self.env.step(action)
         time_step = self._steps.pop().next_time_step
-        self.env.check(time_step)
+        if not self._checked:
+            self.env.check(time_step)
         return time_step
 
     def _take(self, time_step: ts.TimeStep) -> list[_Step]:
@@ -123,12 +156,26 @@ class GraphUnroll:
         (carry, time_step, state), rows = self._unroll(*flat, *carry, *self._state)
         self._state = state
         self.env.resume(carry)
+        self._tensors = experience.UnrollTensors(*rows[:3], time_step)
         rows = tf.nest.map_structure(lambda leaf: leaf.numpy(), rows)
         last = tf.nest.map_structure(lambda leaf: leaf.numpy(), time_step)
-        return _steps(*rows, last)
+        steps = _steps(*rows, last)
+        self._checked = self._is_finite(rows[0], last)
+        self._ends = (steps[-1].response.action, last)
+        return steps
+
+    def _is_finite(self, time_steps: ts.TimeStep, last: ts.TimeStep) -> bool:
+        """Whether no time step that is to be handed out needs a check of its own."""
+        led_to = tree.map_structure(
+            lambda rows, after: np.concatenate([rows[1:], after[np.newaxis]]), time_steps, last
+        )
+        return self.env.check_all(led_to)
 
     def _build(self, *inputs: tf.Tensor) -> tuple[Any, Any]:
         self.trace_count += 1
+        if self._seed is not None:
+            # Else the graphs of several actors in one process would draw the same numbers.
+            tf.compat.v1.set_random_seed(self._seed)
         time_step, carry = tf.nest.pack_sequence_as(
             self._structure, inputs[: len(inputs) - len(self._state)]
         )

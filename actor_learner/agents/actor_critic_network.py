@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -15,6 +16,9 @@ from actor_learner.agents import action_distribution, encoders, lstm
 from actor_learner.support import errors
 
 Layers = tuple[int, ...]
+
+STATE = "state"
+"""Key of the part of an observation that only a central critic sees."""
 
 
 class ActorCritic(NamedTuple):
@@ -47,6 +51,8 @@ class ActorCriticNetwork(network.Network):
       activation: Keras name of the dense layers' activation.
       initial_stddev: Standard deviation of continuous actions at the start, as a share of half
         their range. It is learned, the same for all observations.
+      central_critic: Whether the observation has a part `state`, which the value sees and the
+        policy does not.
       observation_normalizer: A `tf.Module` with `normalize(observation)`, which then is part of the
         network.
       name: Name of the network.
@@ -62,12 +68,18 @@ class ActorCriticNetwork(network.Network):
         share_torso: bool = False,
         activation: str = "tanh",
         initial_stddev: float = 0.6,
+        central_critic: bool = False,
         observation_normalizer: Any = None,
         name: str = "ActorCriticNetwork",
     ) -> None:
         if lstm_size is not None and not share_torso:
             raise errors.ConfigError(
                 "a policy and a value with a memory share it: set share_torso = True, or "
+                "lstm_size = None"
+            )
+        if central_critic and share_torso:
+            raise errors.ConfigError(
+                "a central critic sees what the policy must not: set share_torso = False, and "
                 "lstm_size = None"
             )
         if initial_stddev <= 0:
@@ -82,9 +94,13 @@ class ActorCriticNetwork(network.Network):
         self._mask = action_mask.find(observation_spec, action_spec)
         if self._mask is not None:
             observation_spec = self._mask.rest_spec
-        torso = (observation_spec, fc_layer_params, activation)
-        self._policy_torso = _Torso(*torso, name=f"{name}/policy")
-        self._value_torso = None if share_torso else _Torso(*torso, name=f"{name}/value")
+        self._central_critic = central_critic
+        torso = (fc_layer_params, activation)
+        own_spec = _without_state(observation_spec) if central_critic else observation_spec
+        self._policy_torso = _Torso(own_spec, *torso, name=f"{name}/policy")
+        self._value_torso = None
+        if not share_torso:
+            self._value_torso = _Torso(observation_spec, *torso, name=f"{name}/value")
         self._lstm = None if lstm_size is None else lstm.Lstm(lstm_size, name=f"{name}/lstm")
         self._policy_head = tf.keras.layers.Dense(
             self.distribution.num_logits + self.distribution.num_continuous,
@@ -159,7 +175,7 @@ class ActorCriticNetwork(network.Network):
     def _hidden(
         self, rows: Any, num_steps: Any, step_type: Any, network_state: Any
     ) -> tuple[tf.Tensor, Any]:
-        hidden = self._policy_torso(rows)
+        hidden = self._policy_torso(_without_state(rows) if self._central_critic else rows)
         if self._lstm is None:
             return hidden, network_state
         if num_steps is None:
@@ -224,6 +240,21 @@ class _Torso(tf.keras.layers.Layer):
         for layer in self._dense:
             hidden = layer(hidden)
         return hidden
+
+
+def _without_state(observation: Any) -> Any:
+    """What the policy of a central critic sees; the observation itself, if that is all there is.
+
+    Raises:
+      errors.SpecMismatchError: If there is no state.
+    """
+    if not isinstance(observation, Mapping) or STATE not in observation or len(observation) < 2:
+        raise errors.SpecMismatchError(
+            f"a central critic needs observations with a part {STATE!r} and at least one other, "
+            f"these are {observation}: set AgentWorld.state, or have the environment add it"
+        )
+    own = {key: part for key, part in observation.items() if key != STATE}
+    return own[action_mask.OBSERVATION] if list(own) == [action_mask.OBSERVATION] else own
 
 
 def _batch_size(observation: Any) -> Any:

@@ -99,7 +99,9 @@ def bc(
         world.time_step_spec,
         world.action_spec,
         cloning_network=network,
-        optimizer=optimizers.Adam(learning_rate, clip_norm=gradient_clipping),
+        optimizer=optimizers.Adam(
+            learning_rate, clip_norm=gradient_clipping, gauge="gradient_norm"
+        ),
         train_step_counter=world.train_step,
         **options,
     )

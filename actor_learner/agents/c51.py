@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tf_agents.agents import tf_agent
 from tf_agents.agents.categorical_dqn import categorical_dqn_agent
@@ -51,6 +52,7 @@ class WeightedC51(categorical_dqn_agent.CategoricalDqnAgent):
         logits, _ = self._q_network(observation, step_type=time_steps.step_type, training=training)
         action = tf.cast(tf.nest.flatten(policy_steps.action)[0], tf.int32)
         logits = tf.gather(logits, action, batch_dims=1)  # [batch, atoms]
+        batch_notes.gauge("q_value", logits, self._support, reduce=_mean_return)
         reward = reward_scale_factor * next_time_steps.reward[:, tf.newaxis]
         discount = gamma * next_time_steps.discount[:, tf.newaxis]
         returns = reward + discount * self._support  # [batch, atoms]
@@ -73,9 +75,15 @@ class WeightedC51(categorical_dqn_agent.CategoricalDqnAgent):
         entropy = -tf.reduce_sum(tf.math.xlogy(target, target), axis=-1)
         # Rounding may leave a divergence just below 0.
         divergence = tf.maximum(tf.stop_gradient(per_item) - entropy, 0.0)
+        batch_notes.gauge("td_error", divergence)
         return tf_agent.LossInfo(
             losses.total_loss, dqn_agent.DqnLossInfo(td_loss=per_item, td_error=divergence)
         )
+
+
+def _mean_return(logits: np.ndarray, support: np.ndarray) -> float:
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return float(((weights / weights.sum(axis=-1, keepdims=True)) @ support).mean())
 
 
 @configurable.register
@@ -141,7 +149,9 @@ def c51(
             observation_spec, world.action_spec, fc_layer_params, num_atoms
         ),
         observation_and_action_constraint_splitter=None if mask is None else mask.splitter,
-        optimizer=optimizers.Adam(learning_rate, clip_norm=gradient_clipping),
+        optimizer=optimizers.Adam(
+            learning_rate, clip_norm=gradient_clipping, gauge="gradient_norm"
+        ),
         min_q_value=min_q_value,
         max_q_value=max_q_value,
         epsilon_greedy=epsilon,

@@ -19,13 +19,13 @@ from actor_learner.agents import (
     scaled_agent,
     td_errors,
 )
-from actor_learner.support import configurable, counters, errors
+from actor_learner.support import configurable, counters, errors, replicas
 
 # Cloned actions are kept this far away from -1 and 1, where a squashed distribution has no density.
 _MARGIN = 2e-4
 
 
-class ConservativeSac(td_errors.WithTdErrors, cql_sac_agent.CqlSacAgent):
+class ConservativeSac(td_errors.WithTdErrors, td_errors.WithEntropy, cql_sac_agent.CqlSacAgent):
     """CQL-SAC with the right density of uniform actions, and TD errors for each item.
 
     For one action vector in [-1, 1].
@@ -104,7 +104,7 @@ class ConservativeSac(td_errors.WithTdErrors, cql_sac_agent.CqlSacAgent):
                 (time_steps.observation, actions), time_steps.step_type, training=training
             )
             gaps.append(total - value)
-        return tf.reduce_mean(gaps)
+        return replicas.share(tf.reduce_mean(gaps))
 
 
 @configurable.register
@@ -179,14 +179,19 @@ def cql_sac(
         actor_network=networks.tanh_normal_actor_net(
             world.observation_spec, world.action_spec, actor_fc_layer_params
         ),
-        actor_optimizer=optimizers.Adam(actor_learning_rate, clip_norm=gradient_clipping),
-        critic_optimizer=optimizers.Adam(critic_learning_rate, clip_norm=gradient_clipping),
+        actor_optimizer=optimizers.Adam(
+            actor_learning_rate, clip_norm=gradient_clipping, gauge="actor_gradient_norm"
+        ),
+        critic_optimizer=optimizers.Adam(
+            critic_learning_rate, clip_norm=gradient_clipping, gauge="critic_gradient_norm"
+        ),
         alpha_optimizer=optimizers.Adam(alpha_learning_rate, clip_norm=gradient_clipping),
         cql_alpha=cql_alpha,
         num_cql_samples=cql_samples,
         include_critic_entropy_term=True,
         use_lagrange_cql_alpha=cql_threshold is not None,
-        cql_tau=0.0 if cql_threshold is None else cql_threshold,
+        # Subtracted from each replica's share of the mean.
+        cql_tau=0.0 if cql_threshold is None else replicas.share(cql_threshold),
         num_bc_steps=cloning_steps,
         target_update_tau=target_update_tau,
         target_update_period=target_update_period,

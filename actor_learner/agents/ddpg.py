@@ -18,7 +18,7 @@ from actor_learner.agents import (
     scaled_agent,
     td_errors,
 )
-from actor_learner.support import configurable
+from actor_learner.support import configurable, replicas
 
 
 class DdpgWithLaneNoise(td_errors.WithTdErrors, ddpg_agent.DdpgAgent):
@@ -44,7 +44,10 @@ class DdpgWithLaneNoise(td_errors.WithTdErrors, ddpg_agent.DdpgAgent):
             # is added here, each item would be weighted by all the weights.
             leaf = tf.nest.flatten(self.action_spec)[0]
             weights = tf.reshape(weights, [-1] + [1] * leaf.shape.rank)
-        return super().actor_loss(time_steps, weights=weights, training=training)
+        return replicas.share(super().actor_loss(time_steps, weights=weights, training=training))
+
+    def critic_loss(self, *args: Any, **kwargs: Any) -> tf.Tensor:
+        return replicas.share(super().critic_loss(*args, **kwargs))
 
 
 @configurable.register
@@ -101,8 +104,12 @@ def ddpg(
         critic_network=networks.Critic(
             (world.observation_spec, world.action_spec), critic_fc_layer_params
         ),
-        actor_optimizer=optimizers.Adam(actor_learning_rate, clip_norm=gradient_clipping),
-        critic_optimizer=optimizers.Adam(critic_learning_rate, clip_norm=gradient_clipping),
+        actor_optimizer=optimizers.Adam(
+            actor_learning_rate, clip_norm=gradient_clipping, gauge="actor_gradient_norm"
+        ),
+        critic_optimizer=optimizers.Adam(
+            critic_learning_rate, clip_norm=gradient_clipping, gauge="critic_gradient_norm"
+        ),
         noise_stddev=noise_stddev,
         noise_damping=noise_damping,
         target_update_tau=target_update_tau,

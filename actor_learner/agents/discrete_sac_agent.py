@@ -15,7 +15,7 @@ from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner import action_mask, batch_notes
 from actor_learner.agents import network_variables, networks
-from actor_learner.support import write_order
+from actor_learner.support import replicas, write_order
 
 
 class DiscreteSacLoss(NamedTuple):
@@ -166,11 +166,7 @@ class DiscreteSacAgent(tf_agent.TFAgent):
             ):
                 optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
             step = self.train_step_counter.assign_add(1)
-            tf.cond(
-                tf.equal(step % self._period, 0),
-                lambda: self._update_targets(self._tau),
-                lambda: None,
-            )
+            replicas.in_step(self._update_targets_when_due)
         for name in ("critic_loss", "actor_loss", "alpha_loss", "alpha", "entropy"):
             tf.summary.scalar(f"Losses/{name}", getattr(losses, name), step=step)
         return self._info(losses)
@@ -206,22 +202,26 @@ class DiscreteSacAgent(tf_agent.TFAgent):
         errors = []
         for critic in self._critics:
             values, _ = critic(observed)
-            errors.append(target - tf.gather(values, action, batch_dims=1))
+            values = tf.gather(values, action, batch_dims=1)
+            batch_notes.gauge("q_value", values)
+            errors.append(target - values)
 
         entropy, soft_value, num_legal = self._rated(now.observation, self._critics, frozen_alpha)
         wanted = self._entropy_share * tf.math.log(num_legal)
         missing = tf.stop_gradient(wanted - entropy)
 
         def mean(values: tf.Tensor) -> tf.Tensor:
-            return tf.reduce_mean(values if weights is None else values * weights)
+            return replicas.mean(values if weights is None else values * weights)
 
+        td_error = tf.stop_gradient(tf.add_n([tf.abs(error) for error in errors]) / 2.0)
+        batch_notes.gauge("td_error", td_error)
         return DiscreteSacLoss(
             critic_loss=mean(tf.add_n([tf.square(error) for error in errors])),
             actor_loss=mean(-soft_value),
             alpha_loss=mean(-self._log_alpha * missing),
-            alpha=alpha,
-            entropy=tf.reduce_mean(entropy),
-            td_error=tf.stop_gradient(tf.add_n([tf.abs(error) for error in errors]) / 2.0),
+            alpha=replicas.share(alpha),
+            entropy=replicas.mean(entropy),
+            td_error=td_error,
         )
 
     def _rated(
@@ -248,6 +248,10 @@ class DiscreteSacAgent(tf_agent.TFAgent):
 
     def _split(self, observation: Any) -> tuple[Any, tf.Tensor | None]:
         return (observation, None) if self._mask is None else self._mask.split(observation)
+
+    def _update_targets_when_due(self) -> None:
+        due = tf.equal(self.train_step_counter % self._period, 0)
+        tf.cond(due, lambda: self._update_targets(self._tau), lambda: None)
 
     def _update_targets(self, tau: float) -> None:
         for critic, target in zip(self._critics, self._target_critics):

@@ -74,7 +74,9 @@ def dqn(
         world.action_spec,
         q_network=networks.q_net(observation_spec, world.action_spec, fc_layer_params),
         observation_and_action_constraint_splitter=None if mask is None else mask.splitter,
-        optimizer=optimizers.Adam(learning_rate, clip_norm=gradient_clipping),
+        optimizer=optimizers.Adam(
+            learning_rate, clip_norm=gradient_clipping, gauge="gradient_norm"
+        ),
         epsilon_greedy=epsilon,
         target_update_tau=target_update_tau,
         target_update_period=target_update_period,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tf_agents.agents import data_converter
 from tf_agents.agents.dqn import dqn_agent
@@ -13,6 +14,10 @@ from tf_agents.utils import common
 
 from actor_learner import batch_notes
 from actor_learner.agents import td_errors
+
+
+def _mean_distance(targets: np.ndarray, predictions: np.ndarray) -> float:
+    return float(np.abs(targets - predictions).mean())
 
 
 class DqnAgent(dqn_agent.DqnAgent):
@@ -34,7 +39,10 @@ class DqnAgent(dqn_agent.DqnAgent):
         loss_fn = td_errors_loss_fn or common.element_wise_huber_loss
 
         def noting_loss(targets: tf.Tensor, predictions: tf.Tensor) -> tf.Tensor:
-            return loss_fn(batch_notes.note("target", targets), predictions)
+            targets = batch_notes.note("target", targets)
+            batch_notes.gauge("q_value", predictions)
+            batch_notes.gauge("td_error", targets, predictions, reduce=_mean_distance)
+            return loss_fn(targets, predictions)
 
         super().__init__(*args, td_errors_loss_fn=noting_loss, **kwargs)
         self._as_transition = data_converter.AsTransition(self.data_context, squeeze_time_dim=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from tf_agents.agents import tf_agent
 from tf_agents.trajectories import time_step as ts
@@ -12,7 +13,7 @@ from actor_learner import batch_notes
 from actor_learner import experience as experience_lib
 from actor_learner.agents import actor_critic_network, normalization, unroll_policy
 from actor_learner.agents import vtrace as vtrace_lib
-from actor_learner.support import errors
+from actor_learner.support import errors, replicas
 
 
 class ImpalaLoss(NamedTuple):
@@ -113,12 +114,14 @@ class ImpalaAgent(tf_agent.TFAgent):
         with tf.GradientTape() as tape:
             info = self._loss(experience, weights, training=True)
         tf.debugging.check_numerics(info.loss, "the loss of IMPALA is not finite")
-        gradients = tape.gradient(info.loss, variables)
+        gradients = replicas.reduced(tape.gradient(info.loss, variables))
         norm = tf.linalg.global_norm(gradients)
         if self._gradient_clipping is not None:
             gradients, _ = tf.clip_by_global_norm(gradients, self._gradient_clipping, norm)
-        info = info._replace(extra=info.extra._replace(gradient_norm=norm))
-        self._optimizer.apply_gradients(zip(gradients, variables))
+        info = info._replace(extra=info.extra._replace(gradient_norm=replicas.share(norm)))
+        self._optimizer.apply_gradients(
+            zip(gradients, variables), experimental_aggregate_gradients=False
+        )
         for name, value in zip(("loss", *info.extra._fields), (info.loss, *info.extra)):
             tf.summary.scalar(f"Losses/{name}", value, self.train_step_counter)
         if self._observation_normalizer is not None:
@@ -159,7 +162,14 @@ class ImpalaAgent(tf_agent.TFAgent):
             trace_lambda=self._trace_lambda,
         )
         trace = trace._replace(value_target=batch_notes.note("target", trace.value_target))
-        weight = trace.mask / tf.maximum(tf.reduce_sum(trace.mask), 1.0)
+        weight = trace.mask / replicas.loss_divisor(tf.reduce_sum(trace.mask))
+        batch_notes.gauge(
+            "explained_variance",
+            trace.value_target,
+            outputs.value[:, :-1],
+            trace.mask,
+            reduce=_explained_variance,
+        )
         errors_of_value = tf.math.squared_difference(trace.value_target, outputs.value[:, :-1])
         parts = ImpalaLoss(
             policy_loss=-tf.reduce_sum(weight * trace.advantage * log_probability),
@@ -183,3 +193,10 @@ class ImpalaAgent(tf_agent.TFAgent):
         if self._reward_clipping is not None:
             reward = tf.clip_by_value(reward, -self._reward_clipping, self._reward_clipping)
         return reward
+
+
+def _explained_variance(target: np.ndarray, value: np.ndarray, mask: np.ndarray) -> float:
+    """The share of the targets' variance that the values explain; 0 if the targets are one."""
+    target, value = target[mask > 0], value[mask > 0]
+    variance = float(target.var()) if target.size else 0.0
+    return 1.0 - float((target - value).var()) / variance if variance else 0.0

@@ -13,7 +13,7 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner.agents import encoders, gae
-from actor_learner.support import errors, write_order
+from actor_learner.support import errors, replicas, write_order
 
 OBSERVATION_LIMIT, REWARD_LIMIT = 10.0, 10.0
 
@@ -32,25 +32,30 @@ class RunningMoments(tf.Module):
 
     def __init__(self, shape: Any, name: str) -> None:
         super().__init__(name=name)
-        self.count = tf.Variable(0.0, trainable=False, name=f"{name}/count")
-        self.mean = tf.Variable(tf.zeros(shape), trainable=False, name=f"{name}/mean")
-        self.variance = tf.Variable(tf.ones(shape), trainable=False, name=f"{name}/variance")
+        self.count = _statistic(0.0, f"{name}/count")
+        self.mean = _statistic(tf.zeros(shape), f"{name}/mean")
+        self.variance = _statistic(tf.ones(shape), f"{name}/variance")
 
     def update(self, values: tf.Tensor, weights: tf.Tensor | None = None) -> None:
         """Adds float32 values `[count, ...]`; those whose weight `[count]` is 0 do not count.
 
-        Values that are not finite, or so large that their variance is not, raise
-        `tf.errors.InvalidArgumentError`, and none is added.
+        Of several replicas, each adds the values of all. Values that are not finite, or so large
+        that their variance is not, raise `tf.errors.InvalidArgumentError`, and none is added.
         """
-        if weights is None:
+        if weights is None and not replicas.are_several():
             added = tf.cast(tf.shape(values)[0], tf.float32)
             mean, variance = tf.nn.moments(values, axes=[0])
         else:
-            added = tf.reduce_sum(weights)
-            weights = tf.reshape(weights, [-1] + [1] * (values.shape.rank - 1))
-            mean = tf.math.divide_no_nan(tf.reduce_sum(weights * values, axis=0), added)
-            squares = weights * tf.math.squared_difference(values, mean)
-            variance = tf.math.divide_no_nan(tf.reduce_sum(squares, axis=0), added)
+            if weights is None:
+                weights = tf.ones([tf.shape(values)[0]])
+            wide = tf.reshape(weights, [-1] + [1] * (values.shape.rank - 1))
+            added, summed = replicas.total(
+                (tf.reduce_sum(weights), tf.reduce_sum(wide * values, axis=0))
+            )
+            mean = tf.math.divide_no_nan(summed, added)
+            squares = wide * tf.math.squared_difference(values, mean)
+            squares = replicas.total(tf.reduce_sum(squares, axis=0))
+            variance = tf.math.divide_no_nan(squares, added)
         name = f"the variance of {self.name}"
         with write_order.checks_come_first():
             variance = tf.debugging.check_numerics(variance, name)
@@ -135,8 +140,14 @@ class RewardNormalizer(tf.Module):
         self._gamma = gamma
         self._limit = limit
         self.moments = RunningMoments([], "discounted_return")
+        # Each replica has the sums of its own lanes; a checkpoint holds the first one's.
         self.running = tf.Variable(
-            tf.zeros([0]), trainable=False, shape=[None], name="discounted_return/running"
+            tf.zeros([0]),
+            trainable=False,
+            shape=[None],
+            name="discounted_return/running",
+            synchronization=tf.VariableSynchronization.ON_READ,
+            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
         )
 
     def normalize(self, reward: tf.Tensor) -> tf.Tensor:
@@ -212,6 +223,15 @@ class SampledRewardNormalizer(tf.Module):
         if weights is not None:
             weights = tf.reshape(weights, [-1])
         self.moments.update(tf.reshape(reward, [-1]), weights)
+
+
+def _statistic(initial: Any, name: str) -> tf.Variable:
+    return tf.Variable(
+        initial,
+        trainable=False,
+        name=name,
+        aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,  # All compute the same.
+    )
 
 
 def check_limits(

@@ -196,6 +196,20 @@ class NormalizedPolicy(tf_policy.TFPolicy):
     def wrapped_policy(self) -> tf_policy.TFPolicy:
         return self._wrapped_policy
 
+    @property
+    def lane_values(self) -> Any:
+        """What tells one lane from another, `[lanes]`; None if nothing does."""
+        return getattr(self._wrapped_policy, "lane_values", None)
+
+    @lane_values.setter
+    def lane_values(self, values: Any) -> None:
+        self._wrapped_policy.lane_values = values
+
+    def for_lanes(self, num_lanes: int) -> NormalizedPolicy:
+        """The same policy for so many lanes, if its lanes differ."""
+        inner = self._wrapped_policy.for_lanes(num_lanes)
+        return NormalizedPolicy(inner, self._observations, self._rewards)
+
     def _variables(self) -> list[tf.Variable]:
         statistics = [s for s in (self._observations, self._rewards) if s is not None]
         return [

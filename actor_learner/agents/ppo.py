@@ -26,6 +26,7 @@ def ppo(
     fc_layer_params: tuple[int, ...] = (64, 64),
     lstm_size: int | None = None,
     share_torso: bool = False,
+    central_critic: bool = False,
     activation: str = "tanh",
     initial_stddev: float = 0.6,
     learning_rate: float = 3e-4,
@@ -59,6 +60,8 @@ def ppo(
       fc_layer_params: Dense layers, after convolutions for images.
       lstm_size: Units of an LSTM behind them; None for no memory.
       share_torso: Whether policy and value share these layers; needed with an LSTM.
+      central_critic: Whether the value sees a part `state` of the observation that the policy does
+        not, so that agents act on what they know themselves: `AgentWorld.state`.
       activation: Of the dense layers.
       initial_stddev: Of continuous actions at the start, as a share of half their range.
       learning_rate: Adam's learning rate.
@@ -124,6 +127,7 @@ def ppo(
         share_torso=share_torso,
         activation=activation,
         initial_stddev=initial_stddev,
+        central_critic=central_critic,
         observation_normalizer=observation_normalizer,
     )
     if normalize_rewards:

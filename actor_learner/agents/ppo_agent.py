@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 import tensorflow as tf
 from tf_agents.agents import tf_agent
@@ -18,7 +18,10 @@ from actor_learner.agents import (
     ppo_loss,
     unroll_policy,
 )
-from actor_learner.support import errors, write_order
+from actor_learner.support import errors, replicas, write_order
+
+# Where the KL divergence stands behind a minibatch's count and loss.
+_KL = 2 + ppo_loss.PPOLossInfo._fields.index("kl")
 
 
 class _Data(NamedTuple):
@@ -51,12 +54,21 @@ class KLPenalty(tf.Module):
                 f"ppo.kl_penalty ({weight}) and ppo.kl_target ({target}) must be above 0"
             )
         self._target = target
-        self.weight = tf.Variable(float(weight), trainable=False, name="kl_penalty/weight")
+        self.weight = tf.Variable(
+            float(weight),
+            trainable=False,
+            name="kl_penalty/weight",
+            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+        )
 
     def adapt(self, kl: tf.Tensor) -> None:
         """Doubles the weight if `kl` is far above the target, halves it if far below."""
         factor = tf.where(kl > 1.5 * self._target, 2.0, tf.where(kl < self._target / 1.5, 0.5, 1.0))
         self.weight.assign(tf.clip_by_value(self.weight * factor, 1e-6, 1e6))
+
+
+def _call(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    return function(*args)
 
 
 class PPOAgent(tf_agent.TFAgent):
@@ -77,7 +89,7 @@ class PPOAgent(tf_agent.TFAgent):
       time_step_spec: `TimeStep` of tensor specs.
       action_spec: Nest of bounded tensor specs.
       network: Policy and value.
-      optimizer: A Keras optimizer.
+      optimizer: One of `optimizers`.
       loss: The loss of a minibatch.
       gamma: Discount factor.
       gae_lambda: Of generalized advantage estimation.
@@ -150,6 +162,24 @@ class PPOAgent(tf_agent.TFAgent):
     def _initialize(self) -> None:
         """Nothing is left to create."""
 
+    def train_on_replicas(
+        self, experience: experience_lib.Unroll, weights: Any = None
+    ) -> tf_agent.LossInfo:
+        """As `train`, but called outside of replicas, with the parts of all of them.
+
+        Replicas add up gradients in every minibatch, which TensorFlow lets them do in a loop around
+        them, but in none of their own.
+
+        Args:
+          experience: Leaves have a value for each replica.
+          weights: None.
+
+        Returns:
+          The share of each replica in the losses.
+        """
+        _refuse_weights(weights)
+        return self._learn_in_order(experience, tf.distribute.get_strategy().run)
+
     def _train(self, experience: experience_lib.Unroll, weights: Any = None) -> tf_agent.LossInfo:
         _refuse_weights(weights)
         learn = self._learn_in_graph if tf.inside_function() else self._learn
@@ -163,7 +193,41 @@ class PPOAgent(tf_agent.TFAgent):
         with write_order.checks_come_first():
             return self._learn_in_order(experience)
 
-    def _learn_in_order(self, experience: experience_lib.Unroll) -> tf_agent.LossInfo:
+    def _learn_in_order(
+        self, experience: experience_lib.Unroll, run: Callable[..., Any] = _call
+    ) -> tf_agent.LossInfo:
+        """All of a train step, by `run(function, args)`, which may do each part on all replicas."""
+        data, order, num_items, count = run(self._begin, args=(experience,))
+
+        def train_minibatch(
+            number: tf.Tensor, _: tf.Tensor, totals: tf.Tensor
+        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            scalars, moved_too_far = run(
+                self._learn_minibatch, args=(data, order, num_items, count, number)
+            )
+            scalars = replicas.first_of(scalars)
+            begins_epoch = tf.equal(number % num_minibatches, 0)
+            totals = tf.where(begins_epoch, scalars, totals + scalars)
+            return number + 1, replicas.first_of(moved_too_far), totals
+
+        num_minibatches = replicas.first_of(count)
+        _, _, totals = tf.while_loop(
+            lambda number, moved_too_far, _: tf.logical_and(
+                number < self._epochs * num_minibatches, tf.logical_not(moved_too_far)
+            ),
+            train_minibatch,
+            (tf.constant(0), tf.constant(False), tf.zeros([2 + len(ppo_loss.PPOLossInfo._fields)])),
+        )
+        return run(self._finish, args=(experience, totals))
+
+    def _begin(
+        self, experience: experience_lib.Unroll
+    ) -> tuple[_Data, tf.Tensor, tf.Tensor, tf.Tensor]:
+        """What there is to learn from, its order over all epochs, and how it is cut up.
+
+        Returns:
+          The data, the order of its items, their number, and the number of minibatches per epoch.
+        """
         for leaf in tf.nest.flatten(experience.trajectory.observation):
             if leaf.dtype.is_floating:
                 # Normalised, it would be clipped, and the epochs be over when its variance is not
@@ -175,27 +239,30 @@ class PPOAgent(tf_agent.TFAgent):
         # Before the first minibatch: a bad one may be the last.
         tf.debugging.check_numerics(data.frames, "an advantage, a value or a log-probability")
         num_items = tf.size(items)
-        count = minibatches.count(num_items, size)
-        order = minibatches.shuffled_epochs(items, self._epochs)
+        # Of several replicas, each cuts its items into as many parts as the others.
+        count = minibatches.count(replicas.total(num_items), size)
+        return data, minibatches.shuffled_epochs(items, self._epochs), num_items, count
 
-        def train_minibatch(
-            number: tf.Tensor, _: tf.Tensor, totals: tf.Tensor
-        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            chosen = minibatches.select(order, number, num_items, count)
-            minibatch = tf.nest.map_structure(lambda leaf: tf.gather(leaf, chosen), data)
-            loss, info, moved_too_far = self._step(minibatch)
-            scalars = tf.stack([1.0, loss, *info])
-            begins_epoch = tf.equal(number % count, 0)
-            totals = tf.where(begins_epoch, scalars, totals + scalars)
-            return number + 1, moved_too_far, totals
+    def _learn_minibatch(
+        self,
+        data: _Data,
+        order: tf.Tensor,
+        num_items: tf.Tensor,
+        count: tf.Tensor,
+        number: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Learns from minibatch `number`.
 
-        _, _, totals = tf.while_loop(
-            lambda number, moved_too_far, _: tf.logical_and(
-                number < self._epochs * count, tf.logical_not(moved_too_far)
-            ),
-            train_minibatch,
-            (tf.constant(0), tf.constant(False), tf.zeros([2 + len(ppo_loss.PPOLossInfo._fields)])),
-        )
+        Returns:
+          1, the loss and what it is made of, in one tensor; and whether the policy has moved too
+          far. Both are those of the whole minibatch.
+        """
+        chosen = minibatches.select(order, number, num_items, count)
+        minibatch = tf.nest.map_structure(lambda leaf: tf.gather(leaf, chosen), data)
+        return self._step(minibatch)
+
+    def _finish(self, experience: experience_lib.Unroll, totals: tf.Tensor) -> tf_agent.LossInfo:
+        """What follows the epochs; returns this replica's share of the losses."""
         loss, *scalars = tf.unstack(totals[1:] / tf.maximum(totals[0], 1.0))
         info = ppo_loss.PPOLossInfo(*scalars)
         if self._kl_penalty is not None:
@@ -204,7 +271,7 @@ class PPOAgent(tf_agent.TFAgent):
             # Not before the epochs: their ratios must be computed as the actions were.
             self._observation_normalizer.update(_steps(experience.trajectory.observation))
         self.train_step_counter.assign_add(1)
-        return tf_agent.LossInfo(loss, info)
+        return tf.nest.map_structure(replicas.share, tf_agent.LossInfo(loss, info))
 
     def _loss(
         self, experience: experience_lib.Unroll, weights: Any = None, training: bool = False
@@ -255,33 +322,34 @@ class PPOAgent(tf_agent.TFAgent):
         items = tf.cast(tf.where(tf.reshape(rated.mask, [-1]) > 0.0)[:, 0], tf.int32)
         return data, items, self._minibatch_size
 
-    def _step(self, minibatch: _Data) -> tuple[tf.Tensor, ppo_loss.PPOLossInfo, tf.Tensor]:
+    def _step(self, minibatch: _Data) -> tuple[tf.Tensor, tf.Tensor]:
         """One step along the gradient, unless the policy has moved too far by then.
 
         Returns:
-          The loss, what it is made of, and whether the policy has moved too far.
+          As `_learn_minibatch`.
         """
         variables = self._network.trainable_variables
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(variables)
             loss, info = self._minibatch_loss(minibatch)
-        gradients = tape.gradient(loss, variables)
+        gradients = replicas.reduced(tape.gradient(loss, variables))
         norm = tf.linalg.global_norm(gradients)
         if self._gradient_clipping is not None:
             gradients, _ = tf.clip_by_global_norm(gradients, self._gradient_clipping, norm)
-        info = info._replace(gradient_norm=norm)
-
-        def apply() -> None:
-            self._optimizer.apply_gradients(zip(gradients, variables))
+        info = info._replace(gradient_norm=replicas.share(norm))
+        scalars = replicas.whole(tf.stack([replicas.share(1.0), loss, *info]))
+        moved_too_far = None
+        if self._max_kl is not None:
+            moved_too_far = scalars[_KL] > self._max_kl
 
         with write_order.checks_come_first():
-            tf.debugging.check_numerics(loss, "the loss of PPO")
-            if self._max_kl is None:
-                apply()
-                return loss, info, tf.constant(False)
-            moved_too_far = info.kl > self._max_kl
-            tf.cond(moved_too_far, lambda: None, apply)
-            return loss, info, moved_too_far
+            tf.debugging.check_numerics(scalars[1], "the loss of PPO")
+            self._optimizer.apply_gradients(
+                zip(gradients, variables),
+                experimental_aggregate_gradients=False,
+                only_if=None if moved_too_far is None else tf.logical_not(moved_too_far),
+            )
+        return scalars, tf.constant(False) if moved_too_far is None else moved_too_far
 
     def _minibatch_loss(self, minibatch: _Data) -> tuple[tf.Tensor, ppo_loss.PPOLossInfo]:
         has_memory = self._network.has_memory

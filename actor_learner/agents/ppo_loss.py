@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from actor_learner.support import errors
+from actor_learner.support import errors, replicas
 
 
 class Frames(NamedTuple):
@@ -93,6 +93,8 @@ class PPOLoss:
     ) -> tuple[tf.Tensor, PPOLossInfo]:
         """The loss to minimise, a scalar, and what it is made of.
 
+        Of a minibatch that several replicas have parts of, each gets its shares of them.
+
         Args:
           frames: Leaves of one shape.
           log_probability: Of the same actions under the current policy.
@@ -101,18 +103,26 @@ class PPOLoss:
           kl_weight: Weight of the KL penalty; None for none.
           masked: Leave out the frames whose mask is 0. Else all must be 1, which is cheaper.
         """
-        if masked:
-            count = tf.maximum(tf.reduce_sum(frames.mask), 1.0)
+        if masked or replicas.are_several():
+            count = replicas.loss_divisor(tf.reduce_sum(frames.mask))
 
             def mean(x: tf.Tensor) -> tf.Tensor:
                 return tf.reduce_sum(frames.mask * x) / count
         else:
             mean = tf.reduce_mean
 
-        advantage = frames.advantage
+        def whole_mean(*values: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            return replicas.whole(tuple(map(mean, values)))
+
+        advantage, target = frames.advantage, frames.value_target
+        value_error = tf.math.squared_difference(value, target)
+        mean_advantage, mean_target, mean_square = whole_mean(advantage, target, tf.square(target))
+        centred = advantage - mean_advantage
+        variance_of_advantage, variance, unexplained = whole_mean(
+            tf.square(centred), tf.math.squared_difference(target, mean_target), value_error
+        )
         if self.normalize_advantages:
-            centred = advantage - mean(advantage)
-            advantage = centred * tf.math.rsqrt(mean(tf.square(centred)) + 1e-8)
+            advantage = centred * tf.math.rsqrt(variance_of_advantage + 1e-8)
         log_ratio = log_probability - frames.log_probability
         ratio = tf.exp(log_ratio)
         surrogate = ratio * advantage
@@ -121,13 +131,9 @@ class PPOLoss:
             clipped = tf.clip_by_value(ratio, 1.0 - self.clip_ratio, 1.0 + self.clip_ratio)
             surrogate = tf.minimum(surrogate, clipped * advantage)
             clip_fraction = mean(tf.cast(tf.not_equal(ratio, clipped), tf.float32))
-        value_error = tf.math.squared_difference(value, frames.value_target)
-        target_error = tf.math.squared_difference(frames.value_target, mean(frames.value_target))
-        variance = mean(target_error)
-        explained = 1.0 - tf.math.divide_no_nan(mean(value_error), variance)
+        explained = 1.0 - tf.math.divide_no_nan(unexplained, variance)
         # Of constant targets, all but for rounding, there is nothing to explain.
-        rounding = 1e-12 * mean(tf.square(frames.value_target))
-        explained = tf.where(variance > rounding, explained, 0.0)
+        explained = tf.where(variance > 1e-12 * mean_square, explained, 0.0)
         if self.value_clip is not None:
             moved = tf.clip_by_value(value - frames.value, -self.value_clip, self.value_clip)
             clipped_error = tf.math.squared_difference(frames.value + moved, frames.value_target)
@@ -140,7 +146,7 @@ class PPOLoss:
             # expectation of its gradient is the gradient of the KL.
             kl=mean(ratio - 1.0 - log_ratio),
             clip_fraction=clip_fraction,
-            explained_variance=tf.stop_gradient(explained),
+            explained_variance=replicas.share(tf.stop_gradient(explained)),
             gradient_norm=tf.zeros([]),
         )
         loss = info.policy_loss + self.value_weight * info.value_loss

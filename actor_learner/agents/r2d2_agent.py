@@ -18,7 +18,7 @@ from actor_learner.agents import (
     recurrent_q_network,
     sequence_td,
 )
-from actor_learner.support import errors
+from actor_learner.support import errors, replicas
 
 
 class R2d2Loss(NamedTuple):
@@ -167,12 +167,16 @@ class R2d2Agent(tf_agent.TFAgent):
         with tf.GradientTape() as tape:
             loss_info = self._loss(experience, weights)
         tf.debugging.check_numerics(loss_info.loss, "the loss of R2D2 is not finite")
-        gradients = tape.gradient(loss_info.loss, variables)
+        gradients = replicas.reduced(tape.gradient(loss_info.loss, variables))
         if self._gradient_clipping is not None:
-            gradients, _ = tf.clip_by_global_norm(gradients, self._gradient_clipping)
-        self._optimizer.apply_gradients(zip(gradients, variables))
+            norm = tf.linalg.global_norm(gradients)
+            gradients, _ = tf.clip_by_global_norm(gradients, self._gradient_clipping, norm)
+            batch_notes.gauge("gradient_norm", norm)
+        self._optimizer.apply_gradients(
+            zip(gradients, variables), experimental_aggregate_gradients=False
+        )
         step = self.train_step_counter.assign_add(1)
-        tf.cond(tf.equal(step % self._target_update_period, 0), self._update_target, lambda: None)
+        replicas.in_step(self._update_target_when_due)
         for name in ("td_error", "q_value"):
             tf.summary.scalar(f"R2D2/{name}", getattr(loss_info.extra, name), step=step)
         tf.summary.scalar("Losses/loss", loss_info.loss, step=step)
@@ -205,7 +209,7 @@ class R2d2Agent(tf_agent.TFAgent):
         per_sequence = tf.reduce_sum(0.5 * tf.square(error) * learned, axis=1)
         if weights is not None:
             per_sequence *= weights
-        num_rows = tf.maximum(tf.reduce_sum(learned), 1.0)
+        num_rows = replicas.loss_divisor(tf.reduce_sum(learned))
         loss = tf.reduce_sum(per_sequence) / num_rows
         return tf_agent.LossInfo(
             loss,
@@ -215,6 +219,10 @@ class R2d2Agent(tf_agent.TFAgent):
                 q_value=tf.reduce_sum(taken * learned) / num_rows,
             ),
         )
+
+    def _update_target_when_due(self) -> None:
+        due = tf.equal(self.train_step_counter % self._target_update_period, 0)
+        tf.cond(due, self._update_target, lambda: None)
 
     def _update_target(self) -> None:
         for target, online in zip(self._target_network.variables, self._q_network.variables):

@@ -103,6 +103,17 @@ class R2d2CollectPolicy(tf_policy.TFPolicy):
     def epsilons(self, epsilons: np.ndarray) -> None:
         self._epsilons.assign(np.asarray(epsilons, np.float32))
 
+    lane_values = epsilons  # What tells one lane from another, for whoever acts for some of them.
+
+    def for_lanes(self, num_lanes: int) -> R2d2CollectPolicy:
+        """The same policy for so many lanes, with epsilons of its own: those of the first ones."""
+        return R2d2CollectPolicy(
+            self.time_step_spec,
+            self.action_spec,
+            self._q_network,
+            np.take(self.epsilons, range(num_lanes), mode="wrap"),
+        )
+
     def _variables(self) -> Any:
         return self._q_network.variables
 

@@ -25,7 +25,7 @@ from actor_learner.support import configurable, counters, errors
 _ENTROPY_SHARE = 0.6
 
 
-class SacWithTdErrors(td_errors.WithTdErrors, sac_agent.SacAgent):
+class SacWithTdErrors(td_errors.WithTdErrors, td_errors.WithEntropy, sac_agent.SacAgent):
     """SAC that says how far each item was off, over both critics."""
 
 
@@ -80,8 +80,12 @@ def sac(
     if initial_alpha <= 0:
         raise errors.ConfigError(f"sac.initial_alpha must be above 0, got {initial_alpha}")
     options = {
-        "actor_optimizer": optimizers.Adam(actor_learning_rate, clip_norm=gradient_clipping),
-        "critic_optimizer": optimizers.Adam(critic_learning_rate, clip_norm=gradient_clipping),
+        "actor_optimizer": optimizers.Adam(
+            actor_learning_rate, clip_norm=gradient_clipping, gauge="actor_gradient_norm"
+        ),
+        "critic_optimizer": optimizers.Adam(
+            critic_learning_rate, clip_norm=gradient_clipping, gauge="critic_gradient_norm"
+        ),
         "alpha_optimizer": optimizers.Adam(alpha_learning_rate, clip_norm=gradient_clipping),
         "target_update_tau": target_update_tau,
         "target_update_period": target_update_period,

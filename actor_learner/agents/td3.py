@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
+from tf_agents.agents import tf_agent
 from tf_agents.agents.td3 import td3_agent
 from tf_agents.trajectories import time_step as ts
+from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner.agents import (
     algorithm,
@@ -18,23 +20,49 @@ from actor_learner.agents import (
     scaled_agent,
     td_errors,
 )
-from actor_learner.support import configurable
+from actor_learner.support import configurable, replicas
 
 
-class Td3WithLaneNoise(td_errors.WithTdErrors, td3_agent.Td3Agent):
-    """TD3 whose collect policy disturbs each lane on its own, and that returns TD errors.
+class ReplicatedTd3(td3_agent.Td3Agent):
+    """TD3 for actions in [-1, 1], which may be trained on several replicas.
 
-    For actions in [-1, 1]. Disturbed target actions stay within these bounds, as in the paper;
-    TF-Agents' leave them, and rate actions that no policy can take.
+    Disturbed target actions stay within these bounds, as in the paper; TF-Agents' leave them, and
+    rate actions that no policy can take.
     """
 
-    def __init__(self, *args: Any, collect_noise: float, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._lane_collect_policy = exploration.GaussianNoisePolicy(self.policy, collect_noise)
-
-    @property
-    def collect_policy(self) -> exploration.GaussianNoisePolicy:
-        return self._lane_collect_policy
+    def _train(
+        self, experience: trajectory_lib.Trajectory, weights: tf.Tensor | None = None
+    ) -> tf_agent.LossInfo:
+        time_steps, policy_steps, next_time_steps = self._as_transition(experience)
+        critic_variables = [
+            *self._critic_network_1.trainable_variables,
+            *self._critic_network_2.trainable_variables,
+        ]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(critic_variables)
+            critic_loss = self.critic_loss(
+                time_steps, policy_steps.action, next_time_steps, weights=weights, training=True
+            )
+        tf.debugging.check_numerics(critic_loss, "the critic loss of TD3")
+        self._critic_optimizer.apply_gradients(
+            zip(tape.gradient(critic_loss, critic_variables), critic_variables)
+        )
+        actor_variables = self._actor_network.trainable_variables
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(actor_variables)
+            actor_loss = self.actor_loss(time_steps, weights=weights, training=True)
+        tf.debugging.check_numerics(actor_loss, "the actor loss of TD3")
+        optimizers.apply_when(
+            tf.equal(self.train_step_counter % self._actor_update_period, 0),
+            self._actor_optimizer,
+            lambda: tape.gradient(actor_loss, actor_variables),
+            actor_variables,
+        )
+        self.train_step_counter.assign_add(1)
+        self._update_target()
+        return tf_agent.LossInfo(
+            actor_loss + critic_loss, td3_agent.Td3Info(actor_loss, critic_loss)
+        )
 
     def critic_loss(
         self,
@@ -69,7 +97,19 @@ class Td3WithLaneNoise(td_errors.WithTdErrors, td3_agent.Td3Agent):
             for critic in (self._critic_network_1, self._critic_network_2)
         ]
         loss = tf.add_n(losses)  # [batch]
-        return tf.reduce_mean(loss if weights is None else loss * weights)
+        return replicas.mean(loss if weights is None else loss * weights)
+
+
+class Td3WithLaneNoise(td_errors.WithTdErrors, ReplicatedTd3):
+    """TD3 whose collect policy disturbs each lane on its own, and that returns TD errors."""
+
+    def __init__(self, *args: Any, collect_noise: float, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._lane_collect_policy = exploration.GaussianNoisePolicy(self.policy, collect_noise)
+
+    @property
+    def collect_policy(self) -> exploration.GaussianNoisePolicy:
+        return self._lane_collect_policy
 
 
 @configurable.register
@@ -130,8 +170,12 @@ def td3(
         critic_network=networks.Critic(
             (world.observation_spec, world.action_spec), critic_fc_layer_params
         ),
-        actor_optimizer=optimizers.Adam(actor_learning_rate, clip_norm=gradient_clipping),
-        critic_optimizer=optimizers.Adam(critic_learning_rate, clip_norm=gradient_clipping),
+        actor_optimizer=optimizers.Adam(
+            actor_learning_rate, clip_norm=gradient_clipping, gauge="actor_gradient_norm"
+        ),
+        critic_optimizer=optimizers.Adam(
+            critic_learning_rate, clip_norm=gradient_clipping, gauge="critic_gradient_norm"
+        ),
         collect_noise=exploration_noise,
         target_policy_noise=target_policy_noise,
         target_policy_noise_clip=target_policy_noise_clip,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import threading
 from typing import Any, Callable
 
 import tensorflow as tf
@@ -27,12 +28,19 @@ class RecordingLoss:
 
     def __init__(self, loss_fn: LossFn) -> None:
         self._loss_fn = loss_fn
-        self._errors: list[tf.Tensor] = []
+        self._kept = threading.local()  # Replicas are traced in threads that take turns.
 
     def __call__(self, targets: tf.Tensor, predictions: tf.Tensor) -> tf.Tensor:
         targets = batch_notes.note("target", targets)
+        batch_notes.gauge("q_value", predictions)
         self._errors.append(tf.abs(tf.stop_gradient(targets - predictions)))
         return self._loss_fn(targets, predictions)
+
+    @property
+    def _errors(self) -> list[tf.Tensor]:
+        if not hasattr(self._kept, "errors"):
+            self._kept.errors = []
+        return self._kept.errors
 
     def forget(self) -> None:
         """Drops what was kept, such as errors of another graph."""
@@ -59,8 +67,18 @@ class WithTdErrors:
         self._recording_loss.forget()
         loss_info = super()._train(experience, weights)
         td_error = self._recording_loss.take()
+        batch_notes.gauge("td_error", td_error)
         extra = _extended(type(loss_info.extra))(*loss_info.extra, td_error)
         return loss_info._replace(extra=extra)
+
+
+class WithEntropy:
+    """Mixin for TF-Agents' SAC: lines of metrics have the entropy of its policy, as sampled."""
+
+    def _actions_and_log_probs(self, *args: Any, **kwargs: Any) -> Any:
+        actions, log_density = super()._actions_and_log_probs(*args, **kwargs)
+        batch_notes.gauge("entropy", log_density, reduce=lambda values: -values.mean())
+        return actions, log_density
 
 
 def absolute_td_errors(loss_info: tf_agent.LossInfo) -> tf.Tensor:

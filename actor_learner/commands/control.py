@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from actor_learner import jobs_settings
 from actor_learner.commands import worker_table
 from actor_learner.jobs import controller, flags, states
 from actor_learner.jobs import status as status_lib
@@ -114,7 +115,7 @@ def _job(name: str | None) -> tuple[str | None, int | None]:
         return None, None
     kind, dash, index = name.rpartition("-")
     if not dash:
-        return names.check_kind(name), None
+        return jobs_settings.check_kind(name), None
     if not index.isdigit():
         raise errors.ConfigError(f"--job={name} is not a job: write it as actor-0, or as actor")
-    return names.check_kind(kind), int(index)
+    return jobs_settings.check_kind(kind), int(index)

@@ -57,9 +57,9 @@ def run(
         from actor_learner.support import tensorflow_threads
 
         tensorflow_threads.tensorflow_threads()
-        returns = _evaluate(rated, description["seed"], episodes, seed, video)
+        returns = _evaluate(run_dir, rated, description["seed"], episodes, seed, video)
         if record is not None:
-            _record(rated, description["seed"], episodes, seed, record)
+            _record(run_dir, rated, description["seed"], episodes, seed, record)
     if not all(map(math.isfinite, returns)):
         print(
             f"error: {rated.what} cannot be evaluated: its returns are {returns.tolist()}",
@@ -78,12 +78,18 @@ def run(
 
 
 def _evaluate(
-    rated: rated_policy.RatedPolicy, run_seed: int, episodes: int, seed: int, video_path: str | None
+    run_dir: run_directory.RunDirectory,
+    rated: rated_policy.RatedPolicy,
+    run_seed: int,
+    episodes: int,
+    seed: int,
+    video_path: str | None,
 ) -> np.ndarray:
     from actor_learner import experiment as experiment_lib
     from actor_learner.acting import evaluator
     from actor_learner.environments import filming
     from actor_learner.inference import streams
+    from actor_learner.runs import frozen_policy
     from actor_learner.support import seeds
 
     experiment = experiment_lib.Experiment()
@@ -102,6 +108,7 @@ def _evaluate(
             stack.callback(env.close)
             writer = stack.enter_context(video.VideoWriter(video_path, FRAMES_PER_SECOND))
             on_step = lambda: writer.append(env.render())  # noqa: E731
+        frozen_policy.furnish(env, run_dir)
         policy = rated.load(experiment, env)
         # Whatever the run's config binds: an exported policy is not one that can be converted.
         result = evaluator.Evaluator(env, policy, episodes, seed=fresh, inference=streams.AUTO).run(
@@ -111,16 +118,22 @@ def _evaluate(
 
 
 def _record(
-    rated: rated_policy.RatedPolicy, run_seed: int, episodes: int, seed: int, directory: str
+    run_dir: run_directory.RunDirectory,
+    rated: rated_policy.RatedPolicy,
+    run_seed: int,
+    episodes: int,
+    seed: int,
+    directory: str,
 ) -> None:
     """Records in the environment that policies are trained in: what is recorded is trained on."""
     from actor_learner import experiment as experiment_lib
-    from actor_learner.runs import demonstration
+    from actor_learner.runs import demonstration, frozen_policy
     from actor_learner.support import seeds
 
     experiment = experiment_lib.Experiment()
     env = experiment.make_environment(seeds.of(run_seed, "record", seed), num_envs=episodes)
     with contextlib.closing(env):
+        frozen_policy.furnish(env, run_dir)
         policy = rated.load(experiment, env)
         demonstration.record_episodes(env, policy, directory, episodes)
 

@@ -26,6 +26,11 @@ def add_parser(commands: Any) -> None:
 
     shown = actions.add_parser("list", help="show the versions, the last pushed first")
     _add_place(shown)
+    shown.add_argument(
+        "--where",
+        metavar="CONDITION",
+        help="only versions that fulfil it: \"win_rate > 0.6 and 'best' in tags\"",
+    )
     shown.set_defaults(command=_list)
 
     tag = actions.add_parser("tag", help="put a tag on a version, off any other")
@@ -47,7 +52,12 @@ def add_parser(commands: Any) -> None:
 
     gc = actions.add_parser("gc", help="remove old versions without tags")
     _add_place(gc)
-    gc.add_argument("--keep", type=int, required=True, help="how many of the last pushed stay")
+    gc.add_argument(
+        "--keep",
+        type=int,
+        required=True,
+        help="how many of those without a tag stay, the last pushed",
+    )
     gc.set_defaults(command=_gc)
 
 
@@ -64,13 +74,15 @@ def _list(arguments: argparse.Namespace) -> int:
             if shown:
                 print()
             shown += 1
-            _show(held, name)
+            _show(held, name, arguments.where)
     return OK
 
 
-def _show(held: Any, name: str) -> None:
-    versions = held.list(name)
-    print(f"{name}: {len(versions)} in {held}")
+def _show(held: Any, name: str, where: str | None) -> None:
+    versions = held.list(name, where)
+    tagged = sum(bool(stored.tags) for stored in versions)
+    number = len(versions) if where is None else f"{len(versions)} of {len(held.list(name))}"
+    print(f"{name}: {number}, {tagged} of them tagged, in {held}")
     print("\n".join(_table(versions, now=time.time())))
 
 

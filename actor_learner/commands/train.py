@@ -86,7 +86,7 @@ def _source(options: TrainOptions) -> config.ConfigSource:
     if options.resume:
         if options.run_dir or options.gin_files:
             raise errors.ConfigError(
-                "--resume goes on with a run as it was configured: leave out --run_dir and "
+                "--resume resumes a run as it was configured: leave out --run_dir and "
                 "--gin_file; single values can be changed with --gin_param"
             )
         warm_start.refuse_to_resume(options.bindings)
@@ -157,12 +157,11 @@ def _built(
     """Imports TensorFlow, loads the configuration, builds every part, checks what was used."""
     session.say(output, session.STARTING)
     with output.quiet_imports():
-        from actor_learner import experiment, ray_settings
-        from actor_learner.jobs import settings
+        from actor_learner import experiment, jobs_settings, ray_settings
         from actor_learner.runs import one_process, stored_versions
     with output.quiet_imports():
         config.load(source)
-        own = settings.Jobs().extra
+        own = jobs_settings.Jobs().extra
         ray_settings.Ray()  # Of runs on a cluster; in a file for both it is no mistake.
         log_limit.log_limit()  # Used once all is built; here so that it counts as used.
         stored_versions.stored_versions()  # Of separate jobs; in a file for both it is no mistake.

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import os
 import pathlib
 import secrets
 import sys
 from collections.abc import Collection, Mapping, Sequence
 
-from actor_learner import config, frozen_config, import_path, ray_settings, run_directory
+from actor_learner import (
+    config,
+    frozen_config,
+    import_path,
+    jobs_settings,
+    ray_settings,
+    run_directory,
+)
 from actor_learner.commands import up_options
 from actor_learner.jobs import job as job_lib
-from actor_learner.jobs import settings
-from actor_learner.jobs.presence import host_address, names, rendezvous
+from actor_learner.jobs.presence import names, rendezvous
 from actor_learner.launch import (
     forking,
     job_spec,
@@ -31,6 +38,7 @@ from actor_learner.runs import warm_start
 from actor_learner.support import errors
 
 JOB = "up"
+_ASK_POLICIES = "Actor.inference_stream = 'remote'"
 DEFAULT_RESOURCES = {"CPU": ray_settings.DEFAULT_CPUS}
 
 
@@ -42,27 +50,11 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 
 def _command(arguments: argparse.Namespace) -> int:
-    if arguments.attach is not None:
-        return _attach(arguments)
-    return run(up_options.options_of(arguments))
-
-
-def _attach(arguments: argparse.Namespace) -> int:
-    """Shows a run that is under way; no other flag is about it but its address."""
-    begins = {
-        "gin_file": arguments.gin_file,
-        "gin_param": arguments.gin_param,
-        "run_dir": arguments.run_dir,
-        "resume": arguments.resume,
-        "detach": arguments.detach,
-    }
-    for flag, value in begins.items():
-        if value:
-            raise errors.ConfigError(
-                f"--attach shows a run that is under way: leave out --{flag}, or begin a run with "
-                "--gin_file or --resume instead"
-            )
-    address = None if arguments.address == up_options.AUTO else arguments.address
+    options = up_options.options_of(arguments)
+    if arguments.attach is None:
+        return run(options)
+    up_options.check_attach(options)
+    address = None if options.address == up_options.AUTO else options.address
     return ray_driver.attach(arguments.attach, address, sys.stderr)
 
 
@@ -89,13 +81,19 @@ def _run(options: up_options.UpOptions, server: forking.ForkServer | None) -> in
         paths = [*earlier.read_description().get("import_path", []), *paths]
     import_path.extend(paths)
     config.check(source)
-    jobs = settings.declared(source)
-    placing = ray_settings.declared(source, (*settings.OURS, *jobs.extra))
+    source = _asking_policies(source, options.policies)
+    jobs = jobs_settings.declared(source)
+    placing = ray_settings.declared(source, (*jobs_settings.OURS, *jobs.extra))
     _check_tolerated(options.tolerate, jobs.extra)
     name = pathlib.Path(source.gin_files[-1]).stem
     run_dir = earlier or run_directory.RunDirectory.create(options.run_dir, name)
-    run_name = names.run_name(str(run_dir.path.absolute()))
     with contextlib.ExitStack() as held:
+        lock = held.enter_context(contextlib.ExitStack())
+        lock.enter_context(run_dir.locked())
+        # Whatever is refused before a job is started leaves no directory behind.
+        refusing = held.enter_context(contextlib.ExitStack())
+        refusing.enter_context(run_dir.discarded_if_refused((errors.ActorLearnerError,)))
+        run_name = names.run_name(str(run_dir.path.absolute()))
         cluster = None
         if options.launcher == "ray":
             cluster = ray_driver.RayRun(
@@ -103,8 +101,6 @@ def _run(options: up_options.UpOptions, server: forking.ForkServer | None) -> in
             )
             held.callback(cluster.close)
             cluster.refuse_second()
-        lock = held.enter_context(contextlib.ExitStack())
-        lock.enter_context(run_dir.locked())
         seed = _describe(options, run_dir, name, source, paths)
         registry = _registry(options, run_dir)
         host = options.host or _host(run_dir, registry, run_name)
@@ -115,10 +111,12 @@ def _run(options: up_options.UpOptions, server: forking.ForkServer | None) -> in
             seed=seed,
             actors=options.actors,
             evaluators=options.evaluators,
+            learners=options.learners,
+            policies=options.policies,
             own=jobs.extra,
             resources=placing.resources,
             paths=paths,
-            restart=restarts.RestartPolicy(most=options.max_restarts),
+            restart=restarts.RestartPolicy(max_restarts=options.max_restarts),
             replay_flags=_replay_flags(options),
             grace_seconds=options.grace_seconds,
             replay_grace_seconds=options.replay_grace_seconds,
@@ -144,9 +142,11 @@ def _run(options: up_options.UpOptions, server: forking.ForkServer | None) -> in
                 "silent_seconds": jobs.silent_seconds,
                 "stuck_seconds": jobs.stuck_seconds,
             }
+            resume = up_options.resume_command(options)
             if cluster is None:
                 ray_driver.forget(run_dir)
-                return run_jobs.run_jobs(
+                refusing.close()
+                code = run_jobs.run_jobs(
                     specs,
                     local.LocalLauncher(server),
                     run=run_name,
@@ -155,8 +155,10 @@ def _run(options: up_options.UpOptions, server: forking.ForkServer | None) -> in
                     terminal=output.terminal,
                     host=host,
                     keys=keys,
+                    resume=resume,
                     **seconds,
                 )
+                return _without_refused(run_dir, code)
             cluster.begin(
                 ray_supervisor.RunPlan(
                     run_name,
@@ -170,13 +172,22 @@ def _run(options: up_options.UpOptions, server: forking.ForkServer | None) -> in
                     files_from=str(run_dir.path.absolute()),
                     program=sys.executable,
                     seconds=seconds,
+                    resume=resume,
                 )
             )
+            refusing.close()
             lock.close()  # The supervisor takes it.
             if options.detach:
                 cluster.say_detached(output.terminal)
                 return run_jobs.OK
-            return cluster.follow(output.terminal, owner=True)
+            return _without_refused(run_dir, cluster.follow(output.terminal, owner=True))
+
+
+def _without_refused(run_dir: run_directory.RunDirectory, code: int) -> int:
+    """Removes the directory of a new run whose configuration a job has refused."""
+    if code == run_jobs.BAD_CONFIGURATION:
+        run_dir.discard()
+    return code
 
 
 def make_specs(
@@ -186,6 +197,8 @@ def make_specs(
     seed: int,
     actors: int,
     evaluators: int,
+    learners: int = 1,
+    policies: int = 0,
     own: Mapping[str, int] | None = None,
     resources: Mapping[str, Mapping[str, float]] | None = None,
     paths: Sequence[str] = (),
@@ -205,6 +218,8 @@ def make_specs(
       seed: The run's seed.
       actors: How many.
       evaluators: How many.
+      learners: How many.
+      policies: How many.
       own: How many of each of the user's own jobs, by its name.
       resources: What each kind needs of its node; others need one CPU.
       paths: Where modules that gin files import are looked for, besides Python's own path.
@@ -247,7 +262,15 @@ def make_specs(
     awaited_evaluators = 0 if "evaluator" in tolerate else evaluators
     return [
         spec("replay", 0, "replay", *replay_flags),
-        spec("learner", 0, "learner", f"--num_evaluators={awaited_evaluators}"),
+        *(
+            spec(
+                *("learner", index, "learner"),
+                *([] if learners == 1 else [f"--num_learners={learners}"]),
+                f"--num_evaluators={awaited_evaluators}",
+            )
+            for index in range(learners)
+        ),
+        *(spec("policy", index, "policy") for index in range(policies)),
         *(spec("actor", index, "actor") for index in range(actors)),
         *(spec("evaluator", index, "evaluator") for index in range(evaluators)),
         *(
@@ -285,6 +308,25 @@ def _source(
     return config.ConfigSource(options.gin_files, options.bindings)
 
 
+def _asking_policies(source: config.ConfigSource, policies: int) -> config.ConfigSource:
+    """The configuration of actors that ask policy jobs, if there are to be any.
+
+    Raises:
+      errors.ConfigError: If there are none, but it says that actors ask them.
+    """
+    bound = config.bindings_of(source, "Actor").get("inference_stream")
+    is_remote = bound is not None and bound.value == "remote"
+    if policies and not is_remote:
+        return dataclasses.replace(source, bindings=(*source.bindings, _ASK_POLICIES))
+    if is_remote and not policies:
+        raise errors.ConfigError(
+            f"{bound.origin}: Actor.inference_stream is 'remote', but there are no policy jobs to "
+            "ask: pass --policies=1, or more; or let each actor run its policy itself, by "
+            "--gin_param=\"Actor.inference_stream = 'inline'\""
+        )
+    return source
+
+
 def _describe(
     options: up_options.UpOptions,
     run_dir: run_directory.RunDirectory,
@@ -296,7 +338,7 @@ def _describe(
     if options.resume:
         seed = run_dir.read_description()["seed"] if options.seed is None else options.seed
         run_dir.describe_resumption(sys.argv)
-        frozen_config.extend(run_dir, options.bindings)
+        frozen_config.extend(run_dir, source.bindings)
         return seed
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     run_dir.describe(seed=seed, argv=sys.argv, name=name, import_path=list(paths))
@@ -312,7 +354,7 @@ def _registry(options: up_options.UpOptions, run_dir: run_directory.RunDirectory
 def _host(run_dir: run_directory.RunDirectory, registry: str, run: str) -> str:
     """How other machines, if there may be any, reach this one."""
     with connect.connect(registry, who=JOB) as found:
-        return host_address.own_host(job_lib.Job(names.LAUNCHER, 0, run, found, run_dir=run_dir))
+        return rendezvous.own_host(job_lib.Job(names.LAUNCHER, 0, run, found, run_dir=run_dir))
 
 
 def _keys(

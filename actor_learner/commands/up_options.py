@@ -5,13 +5,18 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import shlex
 
+from actor_learner import config
 from actor_learner.launch import job_spec, restarts
 from actor_learner.naming import connect
 from actor_learner.runs import warm_start
-from actor_learner.support import errors
+from actor_learner.support import errors, redaction
 
 AUTO = "auto"
+
+_FLAGS = {"gin_files": "gin_file", "bindings": "gin_param"}  # Options that have other names.
+_KEPT_IN_RUN = ("gin_file", "gin_param", "run_dir", "resume")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +27,8 @@ class UpOptions:
     bindings: tuple[str, ...]
     actors: int = 1
     evaluators: int = 1
+    learners: int = 1
+    policies: int = 0
     run_dir: str | None = None
     resume: str | None = None
     seed: int | None = None
@@ -29,7 +36,7 @@ class UpOptions:
     launcher: str = "local"
     address: str = AUTO
     detach: bool = False
-    max_restarts: int = restarts.RestartPolicy().most
+    max_restarts: int = restarts.RestartPolicy().max_restarts
     host: str | None = None
     replay_host: str | None = None
     replay_port: int | None = None
@@ -40,21 +47,22 @@ class UpOptions:
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags to the command."""
-    parser.add_argument(
-        "--gin_file", action="append", default=[], help="configuration; may be repeated"
-    )
-    parser.add_argument(
-        "--gin_param",
-        "--gin_bindings",
-        action="append",
-        default=[],
-        dest="gin_param",
-        metavar="'NAME.PARAMETER = VALUE'",
-        help="one binding, stronger than the files; may be repeated",
-    )
+    config.add_flags(parser)
     warm_start.add_flag(parser)
     parser.add_argument("--actors", type=int, default=1, help="how many (default: 1)")
     parser.add_argument("--evaluators", type=int, default=1, help="how many (default: 1)")
+    parser.add_argument(
+        "--learners",
+        type=int,
+        default=1,
+        help="how many share each batch of the replay (default: 1)",
+    )
+    parser.add_argument(
+        "--policies",
+        type=int,
+        default=0,
+        help="how many jobs choose the actions of the actors (default: 0, each actor its own)",
+    )
     parser.add_argument("--run_dir", help="where everything goes (default: a new one under runs/)")
     parser.add_argument("--resume", metavar="RUN", help="resume the run in this directory")
     parser.add_argument("--seed", type=int, help="seed of everything random (default: drawn)")
@@ -85,7 +93,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max_restarts",
         type=int,
-        default=restarts.RestartPolicy().most,
+        default=restarts.RestartPolicy().max_restarts,
         help="of each job within ten minutes, before the run is given up (default: %(default)s)",
     )
     parser.add_argument(
@@ -135,6 +143,8 @@ def options_of(arguments: argparse.Namespace) -> UpOptions:
         bindings=tuple(arguments.gin_param),
         actors=arguments.actors,
         evaluators=arguments.evaluators,
+        learners=arguments.learners,
+        policies=arguments.policies,
         run_dir=arguments.run_dir,
         resume=arguments.resume,
         seed=arguments.seed,
@@ -152,6 +162,47 @@ def options_of(arguments: argparse.Namespace) -> UpOptions:
     )
 
 
+def given(options: UpOptions) -> dict[str, str]:
+    """Returns the flags that are not at their defaults, as one writes them, by their names."""
+    found = {}
+    for field in dataclasses.fields(options):
+        name, value = _FLAGS.get(field.name, field.name), getattr(options, field.name)
+        if value in ((), field.default):
+            continue
+        if value is True:
+            found[name] = f"--{name}"
+        elif name in _FLAGS.values():
+            found[name] = " ".join(f"--{name}={one}" for one in value)
+        else:
+            found[name] = f"--{name}={','.join(value) if isinstance(value, tuple) else value}"
+    return found
+
+
+def resume_command(options: UpOptions) -> str:
+    """Returns the command that resumes the run as it was started, all but `--resume=RUN`.
+
+    The configuration is in the run directory, and so is the seed with which the run was begun. A
+    password of the registry is left out.
+    """
+    kept = _KEPT_IN_RUN if options.resume else (*_KEPT_IN_RUN, "seed")
+    flags = [text for name, text in given(options).items() if name not in kept]
+    return redaction.redacted(shlex.join(["up", *flags]))
+
+
+def check_attach(options: UpOptions) -> None:
+    """Raises a ConfigError for a flag beside `--attach` that is about starting a run.
+
+    Only `--address` says something about a run that is under way; `--launcher=ray` goes without
+    saying.
+    """
+    for name, text in given(options).items():
+        if name not in ("address", "launcher"):
+            raise errors.ConfigError(
+                f"--attach shows a run that is under way, so {text} would have no effect: leave "
+                f"out --{name}, or start a run with --gin_file or --resume instead of --attach"
+            )
+
+
 def check(options: UpOptions) -> None:
     """Raises a ConfigError for a flag that cannot be what was meant."""
     if options.seed is not None and not 0 <= options.seed < 2**32:
@@ -159,6 +210,8 @@ def check(options: UpOptions) -> None:
     for flag, value, least in (
         ("actors", options.actors, 1),
         ("evaluators", options.evaluators, 0),
+        ("learners", options.learners, 1),
+        ("policies", options.policies, 0),
         ("max_restarts", options.max_restarts, 0),
         ("grace_seconds", options.grace_seconds, 0),
         ("replay_grace_seconds", options.replay_grace_seconds, 0),

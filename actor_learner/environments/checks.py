@@ -8,9 +8,11 @@ import gymnasium
 from tf_agents.environments import py_environment
 
 from actor_learner.environments import (
+    agent_world,
     check_gymnasium,
     check_py_environment,
     check_values,
+    check_world,
     making,
 )
 from actor_learner.support import errors
@@ -27,7 +29,8 @@ def check_environment(
 
     Args:
       env_or_id: A Gymnasium id (environments are made and closed here), a `gymnasium.Env` or a
-        TF-Agents PyEnvironment (which is stepped, and left open).
+        TF-Agents PyEnvironment (which is stepped, and left open). For a world with many agents the
+        class or function that makes it, or its `"module:name"`.
       num_steps: Steps to take.
       num_envs: For Gymnasium: how many lanes with seeds of their own are compared.
       seed: Of the actions and of the environment.
@@ -49,6 +52,10 @@ def check_environment(
             check_gymnasium.check(
                 [env_or_id], findings, num_steps=num_steps, num_seeds=num_envs, seed=seed
             )
+    elif agent_world.names_world(env_or_id):
+        check_world.check(
+            agent_world.world_maker(env_or_id), findings, num_steps=num_steps, seed=seed
+        )
     elif isinstance(env_or_id, str):
         factory = making.environment_factory(env_or_id)
         envs: list[gymnasium.Env] = []
@@ -64,8 +71,8 @@ def check_environment(
                 env.close()
     else:
         raise errors.ConfigError(
-            f"cannot check a {type(env_or_id).__name__}: give a Gymnasium id, a gymnasium.Env or a "
-            "TF-Agents PyEnvironment"
+            f"cannot check a {type(env_or_id).__name__}: give a Gymnasium id, a gymnasium.Env, a "
+            "TF-Agents PyEnvironment or what makes a world with many agents"
         )
     return findings.as_list()
 

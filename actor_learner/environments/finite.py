@@ -77,6 +77,26 @@ class FiniteCheck:
         else:
             self._check(reward, observation)
 
+    def all_steps(self, reward: Any, observation: Any, first: np.ndarray) -> bool:
+        """Whether many steps are finite: one look instead of as many calls of `step`.
+
+        If they are not, nothing is counted: `step` then says which one it is.
+
+        Args:
+          reward: Arrays `[T, lanes, ...]`.
+          observation: Arrays `[T, lanes, ...]`.
+          first: `[T, lanes]`, which steps were resets.
+        """
+        for _, read in self._leaves:
+            flat = read((reward, observation)).ravel("K")
+            if not flat.dot(flat) < _INFINITY:
+                return False
+        length = len(first)
+        resets = np.where(first, np.arange(1, length + 1)[:, np.newaxis], 0).max(axis=0)
+        self._begun = np.where(resets, self._steps + resets, self._begun)
+        self._steps += length
+        return True
+
     def _check(self, reward: Any, observation: Any) -> None:
         pair = (reward, observation)
         for _, read in self._leaves:

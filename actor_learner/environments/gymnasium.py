@@ -42,6 +42,7 @@ class GymnasiumEnvironment(py_environment.PyEnvironment):
         make_kwargs: Mapping[str, Any] | None = None,
         max_episode_steps: int | None = None,
         seed: int | None = None,
+        first_lane: int = 0,
         discount: float = 1.0,
         step_timeout_seconds: float = 60.0,
         render_mode: str | None = None,
@@ -65,11 +66,14 @@ class GymnasiumEnvironment(py_environment.PyEnvironment):
           make_kwargs: Keyword arguments for `gymnasium.make`, or for the callable.
           max_episode_steps: Time limit per episode; None for the registered one, 0 for none.
           seed: Seeds the lanes at the first `reset`; see `seed()`.
+          first_lane: Number of the first lane among all lanes that share the seed, so that an
+            environment of eight lanes and two of four, the second from lane 4 on, play the same
+            episodes. Native vector environments take another seed for each first lane.
           discount: The discount of steps that do not terminate.
           step_timeout_seconds: How long a `reset` or `step` of "async" lanes may take.
           render_mode: "rgb_array" for `render()`; the environment's own default otherwise.
           check_finite: Whether `reset` and `step` raise `errors.NotFiniteError` for rewards and
-            observations that are NaN or infinite; costs two microseconds a step.
+            observations that are NaN or infinite; costs one microsecond a step.
 
         Raises:
           errors.ConfigError: If the environment does not exist or cannot do what is asked.
@@ -89,6 +93,7 @@ class GymnasiumEnvironment(py_environment.PyEnvironment):
         if render_mode is not None:
             make_kwargs["render_mode"] = render_mode
         self._num_envs = num_envs
+        self._first_lane = first_lane
         self._discount = discount
         # What most steps have; copied for each.
         self._going_on = np.full(num_envs, _MID, dtype=np.int32)
@@ -216,7 +221,9 @@ class GymnasiumEnvironment(py_environment.PyEnvironment):
         seed, self._pending_seed = self._pending_seed, None
         seeds: int | list[int] | None = seed
         if seed is not None and self._vectorized.seeds_per_lane:
-            seeds = seeding.lane_seeds(seed, self._num_envs)
+            seeds = seeding.lane_seeds(seed, self._first_lane + self._num_envs)[self._first_lane :]
+        elif seed is not None and self._first_lane:
+            seeds = seeding.lane_seeds(seed, self._first_lane + 1)[self._first_lane]
         try:
             observation, self._info = self._env.reset(seed=seeds)
         except errors.ActorLearnerError:

@@ -19,11 +19,13 @@ class Lanes(Protocol):
     Attributes:
       num_lanes: Number of lanes.
       batched: Whether the environment underneath is batched itself; if not, `num_lanes` is 1.
+      num_waiting: Lanes that wait for their turn, and take no step when the next one is taken.
       env: The environment underneath.
     """
 
     num_lanes: int
     batched: bool
+    num_waiting: int
     env: py_environment.PyEnvironment
 
     def reset(self) -> ts.TimeStep:
@@ -59,6 +61,8 @@ def as_lanes(env: Any) -> Lanes:
     if isinstance(env, (BatchedLanes, SingleLane)):
         return env
     if isinstance(env, py_environment.PyEnvironment):
+        if are_apart(env):
+            return LanesApart(env)
         return BatchedLanes(env) if env.batched else SingleLane(env)
     if isinstance(env, tf_environment.TFEnvironment):
         hint = "pass the PyEnvironment inside it (`env.pyenv` of a TFPyEnvironment)"
@@ -74,10 +78,16 @@ def as_lanes(env: Any) -> Lanes:
     )
 
 
+def are_apart(env: Any) -> bool:
+    """Whether lanes take steps of their own, as agents do that take turns, rather than together."""
+    return getattr(env, "turn_based", False)
+
+
 class BatchedLanes:
     """A batched PyEnvironment as it is: calls go straight to it."""
 
     batched = True
+    num_waiting = 0
 
     def __init__(self, env: py_environment.PyEnvironment):
         self.env = env
@@ -104,6 +114,14 @@ class BatchedLanes:
         return time_step
 
 
+class LanesApart(BatchedLanes):
+    """Lanes of which some wait while others take a step."""
+
+    @property
+    def num_waiting(self) -> int:  # type: ignore[override]
+        return self.env.num_waiting
+
+
 class SingleLane:
     """An unbatched PyEnvironment with a leading `[1]` on every array.
 
@@ -117,6 +135,7 @@ class SingleLane:
 
     batched = False
     num_lanes = 1
+    num_waiting = 0
 
     def __init__(self, env: py_environment.PyEnvironment):
         self.env = env

@@ -5,6 +5,7 @@ Worker processes import this module, so it must not import TensorFlow.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -31,30 +32,51 @@ class MaskFromInfo(gymnasium.Wrapper):
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
-        if not isinstance(env.action_space, gymnasium.spaces.Discrete):
-            raise errors.SpecMismatchError(
-                f"MaskFromInfo needs Discrete actions, the environment has {env.action_space}"
-            )
-        inside = env.observation_space
-        self._nested = isinstance(inside, gymnasium.spaces.Dict)
-        parts = dict(inside.spaces) if self._nested else {"observation": inside}
-        parts[KEY] = gymnasium.spaces.MultiBinary(int(env.action_space.n))
-        self.observation_space = gymnasium.spaces.Dict(parts)
+        self.observation_space = space_with_mask(env.observation_space, env.action_space)
 
     def reset(self, **arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         observation, info = self.env.reset(**arguments)
-        return self._with_mask(observation, info), info
+        return beside(observation, info, str(self.env)), info
 
     def step(self, action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
-        return self._with_mask(observation, info), reward, terminated, truncated, info
+        return beside(observation, info, str(self.env)), reward, terminated, truncated, info
 
-    def _with_mask(self, observation: Any, info: dict[str, Any]) -> dict[str, Any]:
-        if KEY not in info:
-            raise errors.EnvironmentError(
-                f"the info of {self.env} has no {KEY!r}, only {sorted(info)}: leave MaskFromInfo "
-                "out, or have the environment say which actions are legal in every step"
-            )
-        parts = dict(observation) if self._nested else {"observation": observation}
-        parts[KEY] = np.asarray(info[KEY]).astype(np.int8)
-        return parts
+
+def space_with_mask(
+    observation_space: gymnasium.Space, action_space: gymnasium.Space
+) -> gymnasium.spaces.Dict:
+    """The space of observations with their mask beside them.
+
+    Raises:
+      errors.SpecMismatchError: If actions are not Discrete.
+    """
+    if not isinstance(action_space, gymnasium.spaces.Discrete):
+        raise errors.SpecMismatchError(
+            f"a mask in the info needs Discrete actions, the environment has {action_space}"
+        )
+    nested = isinstance(observation_space, gymnasium.spaces.Dict)
+    parts = dict(observation_space.spaces) if nested else {"observation": observation_space}
+    parts[KEY] = gymnasium.spaces.MultiBinary(int(action_space.n))
+    return gymnasium.spaces.Dict(parts)
+
+
+def beside(observation: Any, info: dict[str, Any], name: str) -> dict[str, Any]:
+    """An observation of `space_with_mask`.
+
+    Args:
+      observation: As the environment gives it.
+      info: Has the mask.
+      name: Of the environment, for errors.
+
+    Raises:
+      errors.EnvironmentError: If there is no mask.
+    """
+    if KEY not in info:
+        raise errors.EnvironmentError(
+            f"the info of {name} has no {KEY!r}, only {sorted(info)}: do not look for a mask "
+            "there, or have the environment say which actions are legal in every step"
+        )
+    parts = dict(observation) if isinstance(observation, Mapping) else {"observation": observation}
+    parts[KEY] = np.asarray(info[KEY]).astype(np.int8)
+    return parts

@@ -8,7 +8,7 @@ from typing import Any, Callable
 import gymnasium
 from gymnasium.vector import AutoresetMode
 
-from actor_learner.environments import async_lanes, envpool, making, one_lane
+from actor_learner.environments import async_lanes, envpool, making, one_lane, quick_actions
 from actor_learner.support import errors
 
 VECTORIZATIONS = ("auto", "sync", "async", "native", "envpool")
@@ -194,6 +194,7 @@ def _native(
             )
         making.refuse_running_statistics(env)
         check_spaces(env.single_observation_space, env.single_action_space)
+        quick_actions.quicken(env)
     except BaseException:
         env.close()
         raise

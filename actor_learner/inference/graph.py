@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import tensorflow as tf
 import tree
 from tf_agents.policies import tf_policy
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner.inference import nest_access, protocol, traced_policy
+from actor_learner.inference import protocol, traced_policy
+from actor_learner.support import nest_access
 
 
 class GraphInference:
@@ -54,6 +58,15 @@ class GraphInference:
     def trace_count(self) -> int:
         """How often the policy was traced; `act` never adds to it."""
         return self._traced.trace_count
+
+    @property
+    def state(self) -> list[np.ndarray]:
+        """Leaves of the policy state, `[lanes, ...]`, for callers that keep it elsewhere."""
+        return [leaf.numpy() for leaf in self._flat_state]
+
+    @state.setter
+    def state(self, leaves: Sequence[np.ndarray]) -> None:
+        self._flat_state = [tf.constant(leaf) for leaf in leaves]
 
     def reset(self) -> None:
         self._flat_state = self._traced.initial_state_leaves()

@@ -16,8 +16,14 @@ class InlineInference:
       groups: The inference of each group of lanes.
     """
 
+    answers_later = False
+
     def __init__(self, groups: Sequence[protocol.GroupInference]) -> None:
         self._groups = tuple(groups)
+
+    @property
+    def kind(self) -> str:
+        return protocol.kind_of(self._groups[0])
 
     def reset(self, group: int) -> None:
         self._groups[group].reset()

@@ -20,11 +20,11 @@ from actor_learner.inference import (
     lite_graph,
     lite_model,
     lite_weights,
-    nest_access,
     noise,
     protocol,
     traced_policy,
 )
+from actor_learner.support import nest_access
 
 UnconvertibleError = lite_graph.UnconvertibleError
 
@@ -82,6 +82,15 @@ class LiteInference:
     @property
     def policy(self) -> tf_policy.TFPolicy:
         return self._policy
+
+    @property
+    def state(self) -> list[np.ndarray]:
+        """Leaves of the policy state, `[lanes, ...]`, for callers that keep it elsewhere."""
+        return self._state
+
+    @state.setter
+    def state(self, leaves: Sequence[np.ndarray]) -> None:
+        self._state = list(leaves)
 
     def reset(self) -> None:
         self._state = self._initial_state

@@ -14,7 +14,13 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import function_def_to_graph
 
-from actor_learner.inference import late_arithmetic, lite_operations, noise, traced_policy
+from actor_learner.inference import (
+    late_arithmetic,
+    lite_operations,
+    lite_ranges,
+    noise,
+    traced_policy,
+)
 from actor_learner.support import counters
 
 UnconvertibleError = lite_operations.UnconvertibleError
@@ -118,6 +124,7 @@ class _Rewriter(lite_operations.Builder):
         self._weights: dict[tuple[Any, bool], Weight] = {}
         self._drawn: list[Drawn] = []
         self._inputs: dict[int, tf.Tensor] = {}
+        self._ranges = lite_ranges.IntegerRanges()
         # As they are now: a variable may have been made for any size.
         self._shapes = {
             v.ref(): tuple(v.shape) if v.shape.is_fully_defined() else counters.read(v).shape
@@ -128,7 +135,7 @@ class _Rewriter(lite_operations.Builder):
 
     def result(self) -> LiteGraph:
         source = self._source
-        _refuse_side_effects(source, self._functions)
+        lite_operations.refuse_side_effects(source, self._functions)
         with self._graph.as_default():
             values = self._captured()
             num_inputs = len(self._traced.input_specs) + self._traced.num_states
@@ -182,10 +189,16 @@ class _Rewriter(lite_operations.Builder):
         if op.type == "ConcatV2" and tf.get_static_value(op.inputs[-1]) == 0:
             if all(isinstance(value, _Read) for value in inputs[:-1]):
                 return [_Rows(inputs[:-1])]
+        unclipped = self._ranges.unclipped(op, inputs)
+        if unclipped is not None:
+            return [unclipped]
         special = lite_operations.SPECIAL.get(op.type)
         if special is not None:
-            return special(self, op, inputs)
-        return self._plain(op, [self.tensor(value) for value in inputs])
+            results = special(self, op, inputs)
+        else:
+            results = self._plain(op, [self.tensor(value) for value in inputs])
+        self._ranges.follow(op, inputs, results)
+        return results
 
     def _plain(self, op: tf.Operation, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
         if op.op_def.is_stateful:
@@ -290,6 +303,8 @@ class _Rewriter(lite_operations.Builder):
         draw = noise.Draw(kind, tuple(shape), dtype.as_numpy_dtype, tuple(limits))
         placeholder = tf.compat.v1.placeholder(dtype, shape, name=f"draw_{len(self._drawn)}")
         self._drawn.append(Drawn(draw, placeholder))
+        if kind == "integers":
+            self._ranges.note(placeholder, limits[0], limits[1] - 1)
         return placeholder
 
     def read(self, value: Any) -> tf.Tensor:
@@ -374,16 +389,3 @@ def _changes_nothing(op: tf.Operation) -> bool:
         return True
     order = tf.get_static_value(op.inputs[1])
     return order is not None and list(order) == list(range(before.rank))
-
-
-def _refuse_side_effects(graph: tf.Graph, functions: dict[str, Any]) -> None:
-    """Refuses policies that do more than compute: what TFLite leaves out would not be done."""
-    nodes = [(op.type, op.name) for op in graph.get_operations()]
-    nodes += [(node.op, node.name) for f in functions.values() for node in f.node_def]
-    for kind, name in nodes:
-        if kind.startswith("Assign") or (
-            kind.startswith("Resource") and kind not in lite_operations.SPECIAL
-        ):
-            raise UnconvertibleError(f"it changes a variable while it acts ({kind} {name!r})")
-        if kind in ("EagerPyFunc", "PyFunc", "PyFuncStateless"):
-            raise UnconvertibleError(f"it calls Python code from its graph ({name!r})")

@@ -16,7 +16,7 @@ from actor_learner.inference import lite_operations
 
 _CHATTER = re.compile(
     rb"tf_tfl_flatbuffer_helpers\.cc|flatbuffer_export\.cc|^Summary on the non-converted ops"
-    rb"|^-{10,}$|^ \* |^- \w+\.\w+: |^  \([\w<>]+: \d+|^INFO: |^\s*$"
+    rb"|^-{10,}$|^ \* |^- \w+\.\w+: |^  \([\w<>]+: \d+|^\s*$"
     rb"|^(loc\(|error: |<unknown>:)|^Some ops |^(Custom|Flex) ops: |^Details:|^\ttf\."
 )
 _converting = threading.Lock()
@@ -36,15 +36,16 @@ def converted(
     try:
         with _quiet():
             model = converter.convert()
-            interpreter = tf.lite.Interpreter(
-                model_content=model,
-                num_threads=1,  # More cost, and do not pay, below some 256 lanes.
-                # The default delegate has nothing to offer for weights that are inputs.
-                experimental_op_resolver_type=(
-                    tf.lite.experimental.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-                ),
-            )
-            interpreter.allocate_tensors()
+        interpreter = tf.lite.Interpreter(
+            model_content=model,
+            num_threads=1,  # More cost, and do not pay, below some 256 lanes.
+            # The default delegate has nothing to offer for weights that are inputs, and tells
+            # standard error that it was made.
+            experimental_op_resolver_type=(
+                tf.lite.experimental.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+            ),
+        )
+        interpreter.allocate_tensors()
     except Exception as error:
         # The converter raises errors of several kinds, all with a long report in their text.
         raise lite_operations.UnconvertibleError(_reason(error)) from error
@@ -76,7 +77,10 @@ def _reason(error: Exception) -> str:
 def _quiet() -> Iterator[None]:
     """Keeps the converter's reports off standard error; other lines written meanwhile stay.
 
-    They come from native code, past `sys.stderr`, but for one line that is logged.
+    Standard error is redirected for the whole process, for the tenths of a second that a conversion
+    takes. There is no other way: a pass of the compiler prints its "Summary on the non-converted
+    ops" straight to the descriptor, whatever TF_CPP_MIN_LOG_LEVEL, absl's verbosity or the
+    converter's options say, and converting in a process of its own would import TensorFlow again.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(_converting)

@@ -111,3 +111,14 @@ SPECIAL: dict[str, Callable[[Builder, tf.Operation, list[Any]], list[Any]]] = {
     "ResourceGather": _gather,
     "BlockLSTM": _block_lstm,
 }
+
+
+def refuse_side_effects(graph: tf.Graph, functions: dict[str, Any]) -> None:
+    """Refuses policies that do more than compute: what TFLite leaves out would not be done."""
+    nodes = [(op.type, op.name) for op in graph.get_operations()]
+    nodes += [(node.op, node.name) for f in functions.values() for node in f.node_def]
+    for kind, name in nodes:
+        if kind.startswith("Assign") or (kind.startswith("Resource") and kind not in SPECIAL):
+            raise UnconvertibleError(f"it changes a variable while it acts ({kind} {name!r})")
+        if kind in ("EagerPyFunc", "PyFunc", "PyFuncStateless"):
+            raise UnconvertibleError(f"it calls Python code from its graph ({name!r})")

@@ -8,7 +8,7 @@ from typing import Callable, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from actor_learner.support import counters
+from actor_learner.support import counters, packed_variables
 
 
 class ShapeChangedError(Exception):
@@ -29,6 +29,7 @@ class Weights:
 
     Trainable variables with a shape are read when their version has moved. All others, steps of
     schedules and the like, are few and small, and read in every refresh: they change on their own.
+    Each reading is one TensorFlow call, which makes one tensor.
 
     Args:
       set_tensor: Sets an input of the model, by its index.
@@ -49,6 +50,8 @@ class Weights:
                 reversed(self._trained), key=lambda each: int(np.prod(each.shape))
             ).variable
         self._witnessed = b""
+        self._all = _packed([*self._trained, *self._others])
+        self._only_others = _packed(self._others)
 
     def read_all(self) -> None:
         """Hands over the values of all variables.
@@ -56,16 +59,16 @@ class Weights:
         Raises:
           ShapeChangedError: If one has another shape than the model was made for.
         """
-        for each in self._trained:
-            value = self._hand_over(each)
+        inputs = [*self._trained, *self._others]
+        for each, value in zip(inputs, self._all.read()):
+            self._hand_over(each, value)
             if each.variable is self._witness:
                 self._witnessed = value.tobytes()
-        self.read_others()
 
     def read_others(self) -> None:
         """Hands over the values of those variables that change without a new version."""
-        for each in self._others:
-            self._hand_over(each)
+        for each, value in zip(self._others, self._only_others.read()):
+            self._hand_over(each, value)
 
     def have_changed(self) -> bool:
         """Whether the trained variables have changed since they were read; looks at one of them."""
@@ -73,9 +76,11 @@ class Weights:
             return False
         return counters.read(self._witness).tobytes() != self._witnessed
 
-    def _hand_over(self, each: WeightInput) -> np.ndarray:
-        value = np.asarray(counters.read(each.variable))
+    def _hand_over(self, each: WeightInput, value: np.ndarray) -> None:
         if value.shape != each.shape:
             raise ShapeChangedError(each.variable.name)
         self._set_tensor(each.index, value.T if each.transposed else value)
-        return value
+
+
+def _packed(inputs: Sequence[WeightInput]) -> packed_variables.PackedVariables:
+    return packed_variables.PackedVariables([each.variable for each in inputs])

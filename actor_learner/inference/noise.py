@@ -11,7 +11,7 @@ from typing import Any, Callable, NamedTuple
 
 import numpy as np
 
-_BLOCK_STEPS = 256
+_BLOCK_STEPS = 1024  # A generator's call takes as long as some hundred of its numbers.
 _BLOCK_NUMBERS = 2**22  # 16 MB of float32.
 
 
@@ -108,8 +108,11 @@ class LaneNoise:
             outer, inner = draw.shape[:axis], draw.shape[axis + 1 :]
             lanes = block.reshape((self._steps, *outer, self._num_lanes, size, *inner))
             lanes = np.moveaxis(lanes, 1 + len(outer), 0)  # [lanes, steps, ...]
+            # Lane by lane in memory first: a lane's steps are far apart in the block.
+            numbers = np.empty(lanes.shape, draw.dtype)
             for lane, generator in enumerate(generators):
-                lanes[lane] = _numbers(generator, draw, lanes.shape[1:])
+                numbers[lane] = _numbers(generator, draw, lanes.shape[1:])
+            lanes[...] = numbers
 
 
 def _lanes(draw: Draw, first_lane: int, num_lanes: int) -> range:

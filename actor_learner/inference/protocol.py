@@ -89,6 +89,9 @@ class InferenceStream(Protocol):
     ```
 
     A group has one request under way at a time. The stream keeps the policy state of all lanes.
+
+    A stream may have an attribute `answers_later`: False says that `request` itself computes the
+    answer, so that there is nothing to gain by asking early. It is True by default.
     """
 
     def reset(self, group: int) -> None:
@@ -115,3 +118,8 @@ class InferenceStream(Protocol):
 
     def close(self) -> None:
         """Ends the stream; safe to call twice."""
+
+
+def kind_of(stream: Any) -> str:
+    """How a stream runs its policy, in one word: its `kind`, or its class if it has none."""
+    return getattr(stream, "kind", type(stream).__name__)

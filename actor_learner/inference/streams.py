@@ -16,6 +16,8 @@ from actor_learner.support import errors, seeds
 
 AUTO, LITE, GRAPH = "auto", "lite", "graph"
 
+kind_of = protocol.kind_of
+
 _said: set[str] = set()
 _saying = threading.Lock()
 
@@ -77,11 +79,6 @@ def require_known(inference: str) -> None:
         raise errors.ConfigError(
             f"inference must be '{AUTO}', '{LITE}' or '{GRAPH}', got {inference!r}"
         )
-
-
-def kind_of(stream: protocol.GroupInference) -> str:
-    """How a stream runs its policy, in one word: its `kind`, or its class if it has none."""
-    return getattr(stream, "kind", type(stream).__name__)
 
 
 def _run_tf_policy(

@@ -46,7 +46,7 @@ class ThreadedInference:
     def __init__(self, groups: Sequence[protocol.GroupInference], name: str = "inference") -> None:
         self._groups = tuple(groups)
         self._name = name
-        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[_Request | threading.Event | None] = queue.SimpleQueue()
         self._answers = [queue.SimpleQueue() for _ in self._groups]
         self._under_way = [False] * len(self._groups)
         self._computing = threading.Lock()
@@ -54,6 +54,10 @@ class ThreadedInference:
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+
+    @property
+    def kind(self) -> str:
+        return protocol.kind_of(self._groups[0])
 
     def reset(self, group: int) -> None:
         """Forgets the policy state of a group, which must have no request under way."""
@@ -119,6 +123,23 @@ class ThreadedInference:
                 raise errors.InferenceTimeoutError(who)
             logging.warning("%s.", who[0].upper() + who[1:])
 
+    def settle(self) -> None:
+        """Waits until all that was asked for is computed, though nobody has taken it.
+
+        Call it before variables change that the groups read in every call.
+        """
+        settled = threading.Event()
+        if not self._closed:
+            self._requests.put(settled)
+        began = time.monotonic()
+        while self._thread.is_alive() and not settled.wait(_VOICE_SECONDS):
+            logging.warning(
+                "An actor that ends its run has waited %.1f s for the thread %r, which %s.",
+                time.monotonic() - began,
+                self._name,
+                self._what_it_does(),
+            )
+
     @contextlib.contextmanager
     def _between_inferences(self, what: str) -> Iterator[None]:
         """Keeps the thread from computing; says in the log what waits for it if that takes long."""
@@ -155,6 +176,9 @@ class ThreadedInference:
         while (request := self._requests.get()) is not None:
             if self._closed:
                 break
+            if isinstance(request, threading.Event):
+                request.set()
+                continue
             group, time_step = request
             with self._computing:
                 self._busy_with = (group, time.monotonic())

@@ -12,7 +12,7 @@ import zmq
 
 from actor_learner.jobs import commands
 from actor_learner.jobs import status as status_lib
-from actor_learner.jobs.presence import lease_entry
+from actor_learner.jobs.presence import job_entries
 from actor_learner.messaging import client as client_lib
 from actor_learner.messaging import keys as keys_lib
 from actor_learner.messaging import messages
@@ -33,7 +33,7 @@ class Connection:
       status: The latest; None before the first.
     """
 
-    def __init__(self, lease: lease_entry.LeaseEntry, client: client_lib.Client) -> None:
+    def __init__(self, lease: job_entries.LeaseEntry, client: client_lib.Client) -> None:
         self.lease = lease
         self.client = client
         self.status: status_lib.Status | None = None
@@ -97,7 +97,7 @@ class Connections:
         with self._lock:
             return self._connections.get(name)
 
-    def meet(self, leases: Mapping[str, lease_entry.LeaseEntry]) -> dict[str, Connection]:
+    def meet(self, leases: Mapping[str, job_entries.LeaseEntry]) -> dict[str, Connection]:
         """Connects to jobs that are new or have moved, and disconnects from those that are gone.
 
         Args:

@@ -9,7 +9,7 @@ from typing import Any
 
 from actor_learner import config, run_directory
 from actor_learner.jobs import job as job_lib
-from actor_learner.jobs.presence import host_address, names, rendezvous
+from actor_learner.jobs.presence import names, rendezvous
 from actor_learner.naming import connect
 from actor_learner.support import errors
 
@@ -42,18 +42,7 @@ class _Gone(argparse.Action):
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of a job to a parser."""
-    parser.add_argument(
-        "--gin_file", action="append", default=[], help="configuration; may be repeated"
-    )
-    parser.add_argument(
-        "--gin_param",
-        "--gin_bindings",
-        action="append",
-        default=[],
-        dest="gin_param",
-        metavar="'NAME.PARAMETER = VALUE'",
-        help="one binding, stronger than the files; may be repeated",
-    )
+    config.add_flags(parser)
     parser.add_argument(
         "--run",
         help="the run: its directory, or, for a job that writes no files, any name that its jobs "
@@ -116,7 +105,7 @@ def make_job(
         hold=arguments.hold,
         keys=rendezvous.keys_of(run_dir),
     )
-    job.host = arguments.host or host_address.own_host(job)
+    job.host = arguments.host or rendezvous.own_host(job)
     return job
 
 

@@ -11,8 +11,8 @@ import uuid
 
 from absl import logging
 
-from actor_learner import config, run_directory
-from actor_learner.jobs.presence import lease_entry, names
+from actor_learner import config, jobs_settings, run_directory
+from actor_learner.jobs.presence import job_entries, names
 from actor_learner.messaging import client as client_lib
 from actor_learner.messaging import keys as keys_lib
 from actor_learner.messaging import protocol
@@ -81,7 +81,7 @@ class Job:
     displaced: bool = False
 
     def __post_init__(self) -> None:
-        names.check_kind(self.kind)
+        jobs_settings.check_kind(self.kind)
         if self.index < 0:
             raise errors.ConfigError(f"--index must be at least 0, got {self.index}")
         if not 0 < self.heartbeat_seconds < self.lost_after_seconds:
@@ -218,10 +218,10 @@ class Job:
         for name, value in dict(self._remembered).items():
             self.names.add(f"{self.run}/{name}", value, replace=True)
 
-    def _lease_of(self, kind: str, index: int) -> lease_entry.LeaseEntry | None:
+    def _lease_of(self, kind: str, index: int) -> job_entries.LeaseEntry | None:
         try:
             text = self.names.get(names.lease(self.run, kind, index))
-            return lease_entry.LeaseEntry.from_json(text)
+            return job_entries.LeaseEntry.from_json(text)
         except name_errors.NameNotFoundError:
             return None
         except errors.JobError as error:

@@ -45,15 +45,23 @@ def _make_actor(arguments: argparse.Namespace) -> worker.Worker:
 
 
 def _make_learner(arguments: argparse.Namespace) -> worker.Worker:
-    from actor_learner.jobs.workers import learner
+    from actor_learner.jobs.workers import learner, learner_member
 
-    return learner.LearnerJob(arguments.num_evaluators)
+    if arguments.index > 0:
+        return learner_member.LearnerMemberJob(arguments.num_learners)
+    return learner.LearnerJob(arguments.num_evaluators, arguments.num_learners)
 
 
 def _make_evaluator(arguments: argparse.Namespace) -> worker.Worker:
     from actor_learner.jobs.workers import evaluator
 
     return evaluator.EvaluatorJob()
+
+
+def _make_policy(arguments: argparse.Namespace) -> worker.Worker:
+    from actor_learner.jobs.workers import policy
+
+    return policy.PolicyJob()
 
 
 def _add_learner_flags(parser: argparse.ArgumentParser) -> None:
@@ -63,6 +71,13 @@ def _add_learner_flags(parser: argparse.ArgumentParser) -> None:
         default=0,
         help="how many evaluators will rate the final version, including late ones "
         "(default: those that have joined by then)",
+    )
+    parser.add_argument(
+        "--num_learners",
+        type=int,
+        default=1,
+        help="how many learners share each batch; the first one (--index=0) saves and publishes "
+        "(default: 1)",
     )
     warm_start.add_flag(parser)
 
@@ -76,6 +91,13 @@ def _check_learner_flags(arguments: argparse.Namespace) -> None:
         raise errors.ConfigError(
             f"--num_evaluators={arguments.num_evaluators} is negative: use 0 or more"
         )
+    if arguments.num_learners < 1:
+        raise errors.ConfigError(f"--num_learners={arguments.num_learners} must be at least 1")
+    if arguments.index >= arguments.num_learners:
+        raise errors.ConfigError(
+            f"--index={arguments.index} is out of range: the run has {arguments.num_learners} "
+            "learner(s), counted from 0 (--num_learners)"
+        )
 
 
 KINDS: dict[str, Kind] = {
@@ -83,6 +105,7 @@ KINDS: dict[str, Kind] = {
         "the replay server of a run of separate jobs", _make_replay, _add_replay_server_flags
     ),
     "actor": Kind("one of its actors (--index=N)", _make_actor),
-    "learner": Kind("its learner", _make_learner, _add_learner_flags, _check_learner_flags),
+    "policy": Kind("one that chooses actions for actors, in batches (--index=N)", _make_policy),
+    "learner": Kind("one of its learners", _make_learner, _add_learner_flags, _check_learner_flags),
     "evaluator": Kind("one of its evaluators; also: eval --run=RUN", _make_evaluator),
 }

@@ -22,13 +22,13 @@ from typing import Callable, TextIO
 
 from absl import logging
 
-from actor_learner import config, import_path
+from actor_learner import config, import_path, jobs_settings
 from actor_learner.jobs import flags, kinds, life_cycle, states, unused_bindings
 from actor_learner.jobs import job as job_lib
 from actor_learner.jobs import status as status_lib
 from actor_learner.jobs import worker as worker_lib
 from actor_learner.reporting import log_limit, patient_stream, process_output
-from actor_learner.support import abandoned_calls, errors, unsaved
+from actor_learner.support import abandoned_calls, blame, errors, unsaved
 
 OK, FAILED, BAD_CONFIGURATION = 0, 1, 2
 
@@ -41,6 +41,7 @@ FINAL_ERRORS = (errors.EvaluationError, errors.NotFiniteError)
 CUSTOM = "custom"
 """Stands for all of the user's own kinds; the name of one follows."""
 
+_CUSTOM_FLAG = "--job"
 _TELL_SECONDS = 10.0
 
 
@@ -49,9 +50,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     kind = given[0] if given else ""
     if kind == CUSTOM:
-        from actor_learner.jobs import custom
-
-        return custom.run(given[1:])
+        return _run_custom(given[1:])
     if kind not in kinds.KINDS:
         known = ", ".join([*kinds.KINDS, CUSTOM])
         print(
@@ -115,6 +114,48 @@ def run_job(
             return FAILED
 
 
+def _run_custom(given: Sequence[str]) -> int:
+    """Runs the user's own job named by the first word or `--job=NAME`; returns the exit code."""
+    given = list(given)
+    if given and not given[0].startswith("-"):
+        given[0] = f"{_CUSTOM_FLAG}={given[0]}"
+    parser = argparse.ArgumentParser(prog=f"actor-learner {CUSTOM}", add_help=False)
+    parser.add_argument(_CUSTOM_FLAG)
+    known, _ = parser.parse_known_args(given)
+    if known.job in jobs_settings.OURS:  # It would replace the real one.
+        parser.error(f"{known.job} is not a job of Jobs.extra: use `actor-learner {known.job}`")
+    # Without a name, it only shows the help or says that the name is missing.
+    return run_job(known.job or CUSTOM, _make_custom, given, add_flags=_add_custom_flag)
+
+
+def _add_custom_flag(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        _CUSTOM_FLAG, required=True, help="its name in Jobs.extra, or the first word"
+    )
+
+
+def _make_custom(arguments: argparse.Namespace) -> worker_lib.Worker:
+    return make_custom(jobs_settings.Jobs(), arguments.job)
+
+
+def make_custom(jobs: jobs_settings.Jobs, name: str) -> worker_lib.Worker:
+    """Makes the worker of one of the user's jobs.
+
+    Raises:
+      errors.ConfigError: If there is no such job, or its callable makes something else.
+    """
+    if name not in jobs.extra:
+        known = ", ".join(sorted(jobs.extra)) or "none"
+        raise errors.ConfigError(f"Jobs.extra has no job '{name}'; it has {known}")
+    made = jobs.extra[name]()
+    if not isinstance(made, worker_lib.Worker):
+        raise errors.ConfigError(
+            f"Jobs.extra['{name}'] makes a {type(made).__name__}; it must make an instance of "
+            "actor_learner.jobs.worker.Worker"
+        )
+    return made
+
+
 def _run(
     kind: str,
     make_worker: Callable[[argparse.Namespace], worker_lib.Worker],
@@ -163,14 +204,22 @@ def _run(
         life = life_cycle.LifeCycle(job, make, on_status=on_status)
         try:
             life.run()
-        except errors.ActorLearnerError:
+        except errors.ActorLearnerError as error:
+            if job.run_dir is not None and (
+                life.state != states.ERROR or isinstance(error, USER_ERRORS)
+            ):
+                job.run_dir.discard()  # It was refused: it leaves no directory of its own.
             raise
         except Exception as error:
             if life.state != states.ERROR:
                 raise  # It is in no log yet.
-            if terminal.isatty():
+            where = blame.accused(error)
+            if where is None and terminal.isatty():
+                # Nobody's code but ours: whoever reports it needs the place.
                 traceback.print_exc(file=terminal)
             print(f"error: {type(error).__name__}: {error}", file=terminal, flush=True)
+            if where is not None:
+                print(f"Raised in: {where}", file=terminal, flush=True)
             return FAILED
         for line in ledger.closing_lines():
             print(line, file=terminal, flush=True)
@@ -197,14 +246,19 @@ class _Teller:
 def _output(job: job_lib.Job) -> Iterator[TextIO]:
     """Yields the stream on which to tell the user what happens.
 
-    On a terminal, the output of libraries goes to the job's log in the run directory. Under a
-    launcher the output of the process is that log already.
+    The output of a job that was started by hand goes to its log in the run directory. Where its
+    standard error is not a terminal but a file, or a container's output, Python's log goes there,
+    too. Under a launcher the output of the process is the job's log already.
     """
     logging.set_verbosity(logging.INFO)
     logging.use_absl_handler()
-    if sys.stderr is not None and sys.stderr.isatty() and job.run_dir is not None:
+    if job.run_dir is not None and not os.environ.get(job_lib.INCARNATION_VARIABLE):
+        job.run_dir.make()
         log = job.run_dir.log(job.kind, job.index)
-        with process_output.capture_native_output(log, capture_stdout=True) as output:
+        on_terminal = sys.stderr is not None and sys.stderr.isatty()
+        with process_output.capture_native_output(
+            log, capture_stdout=True, echo_log=not on_terminal
+        ) as output:
             print(f"{job}: log in {log}", file=output.terminal, flush=True)
             yield output.terminal
         return

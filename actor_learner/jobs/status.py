@@ -8,14 +8,18 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
+from actor_learner import jobs_settings
 from actor_learner.jobs import states
 from actor_learner.jobs.presence import names
-from actor_learner.support import errors, formatting
+from actor_learner.support import blame, errors, formatting
 
 LONGEST_TRACEBACK = 8_000
 """Characters of a traceback kept in a status: its end, where the cause is."""
 
 _LONGEST_MESSAGE = 2_000
+
+RAISED_IN = "\nRaised in: "
+"""In what is shown of a failure, between its message and the line of the user's code."""
 
 STUCK_SECONDS = 10.0
 """A poll that lasts longer is pointed out."""
@@ -32,18 +36,27 @@ class Failure:
       type: Name of its class.
       message: Its text.
       traceback: Where it came from, causes included.
+      shown: What a user is to see of it: what it says, and the line of their own code that raised
+        it; the traceback if it is nobody's fault but ours.
     """
 
     type: str
     message: str
     traceback: str
+    shown: str = ""
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
         text = _text("".join(traceback.format_exception(type(error), error, error.__traceback__)))
         if len(text) > LONGEST_TRACEBACK:
             text = f"[...]\n{text[-LONGEST_TRACEBACK:]}"
-        return cls(type(error).__name__, _text(str(error))[:_LONGEST_MESSAGE], text)
+        message = _text(str(error))[:_LONGEST_MESSAGE]
+        where = blame.accused(error)
+        if where is not None:
+            shown = f"{type(error).__name__}: {message}{RAISED_IN}{_text(where)}"
+        else:
+            shown = message if isinstance(error, errors.ActorLearnerError) else text.rstrip()
+        return cls(type(error).__name__, message, text, f"error: {shown}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +126,7 @@ class Status:
                 if not isinstance(value, _TYPES[key]) or isinstance(value, bool):
                     raise TypeError(f"{key} is {str(value)[:80]!r}")
             status = cls(**fields)
-            names.check_kind(status.kind)
+            jobs_settings.check_kind(status.kind)
             if status.state not in states.ALL or status.index < 0:
                 raise ValueError(f"its state is {status.state[:80]!r}, its index {status.index}")
             return status

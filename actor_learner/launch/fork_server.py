@@ -6,11 +6,11 @@ Five jobs that import TensorFlow, TF-Agents and Reverb each keep two cores busy 
 before the first of them begins to work. Importing starts no thread and no device of TensorFlow, nor
 anything of gRPC: the process is forked in that state only, which is checked. `forking` is the end
 that the launcher holds; it sends one message per job: its command, environment and files, among
-them one in which the job's guardian tells its pid, and how the job has ended.
+them one in which the job's guardian reports its pid, and how the job has ended.
 
-A forked job is what `python -m` would have made of its command, but for the modules that it finds
-imported. The server obeys the process that started it, which holds the other end of its socket, and
-ends with it. PADDING makes room for the commands that `ps` is to show.
+A forked job is what `python -m` would have made of its command, except that some modules are
+already imported. The server obeys the process that started it, which holds the other end of its
+socket, and ends with it. PADDING makes room for the commands that `ps` is to show.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import runpy
 import signal
 import socket
 import sys
+import sysconfig
 from typing import Any, NamedTuple
 
 from actor_learner.launch import guardian
@@ -55,7 +56,7 @@ def main(control: socket.socket, modules: list[str]) -> int:
     if problem:
         print(f"jobs are not forked: {problem}", file=sys.stderr)
         return 1
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Guardians tell the launcher of their end.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Guardians report their end to the launcher.
     while (request := _receive(control)) is not None:
         if _fork_guardian(request, control):
             _become(request)
@@ -66,7 +67,7 @@ def main(control: socket.socket, modules: list[str]) -> int:
 
 
 def import_all(modules: list[str]) -> str:
-    """Imports modules; returns what makes a fork unsafe, one having begun to work; else nothing."""
+    """Imports modules; returns why forking would be unsafe afterwards, or an empty string."""
     gc.disable()  # Nothing is garbage while modules are loaded; looking for it takes a tenth.
     importlib.import_module("numpy")
     threads = _num_threads()  # Those of NumPy's BLAS, which stops them for a fork by itself.
@@ -92,10 +93,10 @@ def _receive(control: socket.socket) -> _Request | None:
 
 
 def _fork_guardian(request: _Request, control: socket.socket) -> bool:
-    """Forks the guardian of a job, and that the job; returns True in the job, False here."""
+    """Forks the guardian of a job, which forks the job; returns True in the job, False here."""
     if os.fork():
         return False
-    control.close()  # Else requests that wait at a dead server would wait for this job's end.
+    control.close()  # Otherwise requests at a dead server would wait until this job ends.
     os.setsid()
     os.dup2(request.log, 1)
     os.dup2(request.log, 2)
@@ -106,23 +107,31 @@ def _fork_guardian(request: _Request, control: socket.socket) -> bool:
 
 
 def _become(request: _Request) -> None:
-    """Makes the process what it would be, had it been started with the request's command."""
+    """Makes this process what it would be if started with the request's command."""
     import numpy as np
 
-    before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    before = _python_path()
     for name, value in request.body["environment"].items():
         if value is None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
-    after = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    sys.path[1:1] = [path for path in after if path and path not in before]
+    after = _python_path()
+    # Python's own directories stay, even if PYTHONPATH has named one of them as well.
+    gone = {*before, *after} - set(sysconfig.get_paths().values())
+    sys.path[1:] = [*after, *(path for path in sys.path[1:] if path not in gone)]
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # As Python does when it starts.
     sys.argv = ["-m", *request.body["arguments"]]
     np.random.seed()  # Python's own generator is seeded again by the fork.
 
 
+def _python_path() -> list[str]:
+    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return [os.path.abspath(path) for path in entries if path]
+
+
 def _show_as(command: list[str]) -> None:
-    """Has `ps` show a command, as far as there is room in the place of this process's own.
+    """Makes `ps` show `command` for this process, as far as there is room for it.
 
     The kernel reads the command line from the process's memory, where it may be written over.
     """

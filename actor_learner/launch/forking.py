@@ -1,4 +1,4 @@
-"""The launcher's end of the fork server: asks for jobs, and starts them plainly if it cannot."""
+"""Asks the fork server for jobs, and starts them as new processes if it cannot fork them."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ JOB_MODULES = (
     "actor_learner.jobs.workers.learner",
     "actor_learner.jobs.workers.actor",
     "actor_learner.jobs.workers.evaluator",
+    "actor_learner.jobs.workers.policy",
 )
-"""What jobs import, all but their program itself, which is to run as `__main__`."""
+"""What jobs import, except for their program, which runs as `__main__`."""
 
-_OURS = ("ACTOR_LEARNER_", "PYTHONPATH")  # Variables that nothing reads when it is imported.
+_OURS = ("ACTOR_LEARNER_", "PYTHONPATH")  # Variables that no module reads when it is imported.
 _ROOM_FOR_NAMES = 2_048  # For the commands that `ps` is to show.
 _CANNOT_RUN = 127
 _LOOK_SECONDS = 0.02
@@ -43,8 +44,8 @@ _SAID_BYTES = 4_096
 class ForkServer:
     """A process that has imported what jobs need, and forks them; takes seconds to be ready.
 
-    Jobs may be asked for at once. A server that dies, or was never able to fork, is nothing to
-    worry about: the jobs it has forked live on, and others are started without it.
+    Jobs may be requested before it is ready. If it dies, or cannot fork, the jobs that it has
+    forked continue, and others are started without it.
 
     Args:
       modules: What it imports.
@@ -71,7 +72,7 @@ class ForkServer:
 
     @property
     def pid(self) -> int:
-        """Of the server itself."""
+        """The pid of the server."""
         return self._process.pid
 
     def ask(
@@ -83,10 +84,10 @@ class ForkServer:
         lifeline: int,
         grace_seconds: float,
     ) -> int | None:
-        """Asks for a job under a guardian, as `guardian` takes them; does not wait.
+        """Requests a job under a guardian; does not wait. See `guardian` for the arguments.
 
         Returns:
-          A pipe in which the guardian tells its pid, and how the job ends; nothing comes if the
+          A pipe in which the guardian reports its pid, and how the job ends; it stays empty if the
           server dies before. None if this job cannot be forked.
         """
         program = [sys.executable, "-m"]
@@ -112,7 +113,7 @@ class ForkServer:
         reading, writing = os.pipe()
         try:
             socket.send_fds(self._control, [message], [log, lifeline, writing])
-        except OSError:  # It has just died, or does not take any more.
+        except OSError:  # It has just died, or takes no more requests.
             os.close(reading)
             return None
         finally:
@@ -132,7 +133,7 @@ class ForkServer:
         os.close(self._said)
 
     def has_died(self, within_seconds: float = 0.0) -> bool:
-        """Whether it has; the log is told once."""
+        """Whether the server has died; logs why, once."""
         if self._process.returncode is not None:
             return True
         try:
@@ -151,13 +152,13 @@ class ForkServer:
 
 
 class ForkedGuardian:
-    """A guardian that the fork server was asked for: a `subprocess.Popen` as far as it is needed.
+    """A guardian that the fork server makes, with the methods of `subprocess.Popen` we need.
 
     Args:
       server: The fork server.
       report: What `ForkServer.ask` returned.
       lifeline: What `ForkServer.ask` was given; closed once the guardian has it.
-      start_plainly: Starts the guardian if the server does not; called once at most.
+      start_plainly: Starts the guardian if the server does not; called at most once.
     """
 
     def __init__(
@@ -178,7 +179,7 @@ class ForkedGuardian:
 
     @property
     def pid(self) -> int:
-        """Of the guardian; waits for the server to be ready."""
+        """The pid of the guardian; waits for the server to be ready."""
         while self._pid is None and self.poll() is None:
             time.sleep(_LOOK_SECONDS)
         return self._pid if self._plain is None else self._plain.pid
@@ -199,12 +200,12 @@ class ForkedGuardian:
         return code
 
     def hasten(self) -> None:
-        """Does not wait for a server that has not answered: it may be stuck in an import."""
+        """Kills a server that has not answered, which may be stuck in an import."""
         if self.poll() is None and self._pid is None and self._plain is None:
             self._server.kill()
 
     def _hear(self) -> None:
-        """Takes what the guardian has told; the end of the pipe is the guardian's."""
+        """Reads what the guardian has reported; the pipe ends when the guardian does."""
         try:
             told = os.read(self._report, _SAID_BYTES)
         except BlockingIOError:
@@ -217,7 +218,7 @@ class ForkedGuardian:
         if len(numbers) > 1:
             self._code = numbers[1]
         elif not told and self._pid is not None:
-            self._code = -signal.SIGKILL  # It could not tell any more, and has its job with it.
+            self._code = -signal.SIGKILL  # It was killed, and its job with it.
         elif not told:
             self._start_without_server()
         if not told or len(numbers) > 1:

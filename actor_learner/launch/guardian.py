@@ -1,9 +1,9 @@
-"""Runs one job and sees to it that the job, and all that the job starts, ends with its launcher.
+"""Runs one job, and makes sure that the job and all it starts end with its launcher.
 
     python -I -S guardian.py GRACE_SECONDS LIFELINE_FD DETACHED COMMAND [ARGUMENT ...]
 
-A process of its own, so that it survives a launcher killed with SIGKILL; a small one, that imports
-nothing of ours: it takes milliseconds to start and one guardian per job costs little memory.
+It is a process of its own, so that it survives a launcher killed with SIGKILL. It is small and
+imports nothing of ours, so that it starts in milliseconds and costs little memory.
 
 - Standard output and error are handed on to the job; standard input is empty.
 - LIFELINE_FD is the reading end of a pipe whose other end only the launcher holds. `t` on it: the
@@ -16,7 +16,7 @@ nothing of ours: it takes milliseconds to start and one guardian per job costs l
 - DETACHED is 0 or 1. With 1, the guardian is a grandchild of the launcher, with a process between
   them that only hands on how the job ended: for launchers within something that kills children.
 
-The fork server, whose jobs have their imports behind them, calls `guard` instead.
+The fork server, which has imported what its jobs need, calls `guard` instead.
 """
 
 import ctypes

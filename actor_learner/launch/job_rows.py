@@ -1,4 +1,4 @@
-"""What launcher and jobs together know about the jobs, as rows of the view."""
+"""Combines what the launcher and the jobs themselves know into rows of the view."""
 
 from __future__ import annotations
 
@@ -94,9 +94,11 @@ def _state(
 
 def _note(status: status_lib.Status) -> str:
     """What the job says of itself; of the replay also how often its experience is used."""
+    if status.failure is not None:
+        return status.failure.type  # What it says is told by a message of its own.
     note = status.note()
     samples_per_insert = status.details.get("samples_per_insert")
-    # Only behind the job's own words: a failure, or a poll that does not end, stands alone.
+    # Only beside the job's own message: a failure, or a poll that does not end, stands alone.
     if samples_per_insert is None or note != status.message:
         return note
     ratio = f"{formatting.number(samples_per_insert)} samples/insert"

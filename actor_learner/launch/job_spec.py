@@ -1,4 +1,4 @@
-"""A job that is to be started, and what starts it."""
+"""Describes a job to start, and the interface of what starts it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GRACE_SECONDS = 60.0
 """How long a job that is asked to end may take, saving included."""
 
 REPLAY_GRACE_SECONDS = 300.0
-"""How long the replay server may: it saves its contents, which takes seconds per gigabyte."""
+"""How long the replay server may take: it saves its contents, at seconds per gigabyte."""
 
 _INDEX = "--index="
 _STOP_RANKS = {"policy": 1, "learner": 2, "replay": 3}
@@ -30,8 +30,8 @@ class JobSpec:
       index: Which one of its kind.
       command: The program and its arguments.
       restart: What happens when it fails.
-      environment: Variables to set, besides those that the launcher has. What nobody else shall see
-        goes here: a command line is shown by `ps`, and kept in the log.
+      environment: Variables to set, besides those that the launcher has. Secrets belong here: `ps`
+        shows command lines, and the log keeps them.
       resources: What it needs of its node, such as `{"CPU": 1}`; for clusters only.
       grace_seconds: How long it may take to end when asked, saving included; then it is killed.
       tolerated: Whether the run continues without it when it has failed for good; one actor must
@@ -52,10 +52,10 @@ class JobSpec:
         return names.job(self.kind, self.index)
 
     def with_index(self, index: int) -> JobSpec:
-        """The same job as another one of its kind: what its command says of `--index` is changed.
+        """Returns the same job with another index, in its command as well.
 
         Raises:
-          errors.JobError: If its command does not say anything of it.
+          errors.JobError: If its command has no `--index`.
         """
         command = [
             f"{_INDEX}{index}" if argument.startswith(_INDEX) else argument
@@ -63,14 +63,14 @@ class JobSpec:
         ]
         if not any(argument.startswith(_INDEX) for argument in command):
             raise errors.JobError(
-                f"{self.name} has no --index in its command: no other can be made like it"
+                f"{self.name} has no --index in its command: another job cannot be made from it"
             )
         return dataclasses.replace(self, index=index, command=command)
 
     @property
     def ends_run(self) -> bool:
         """Whether the run is complete when this job is."""
-        return self.kind == "learner"
+        return self.kind == "learner" and self.index == 0  # The others follow the first.
 
     @property
     def collects(self) -> bool:
@@ -87,7 +87,7 @@ class JobSpec:
 
     @property
     def stop_rank(self) -> int:
-        """Jobs of lower rank are stopped first: those that use before those that serve."""
+        """Jobs of lower rank are stopped first: clients before the servers they use."""
         return _STOP_RANKS.get(self.kind, 0)
 
 
@@ -112,11 +112,11 @@ class Process(Protocol):
         """Ends it, and all that it has started, at once."""
 
     def forgo_grace(self) -> None:
-        """Has it killed at once, not asked to end, should the launcher vanish from now on."""
+        """From now on, the job is killed at once, not asked to end, if the launcher vanishes."""
 
 
 class Launcher(Protocol):
-    """Starts jobs, somewhere."""
+    """Starts jobs, on this machine or elsewhere."""
 
     def launch(self, spec: JobSpec, restarts: int, log: pathlib.Path) -> Process:
         """Starts a job; what it prints is appended to `log`, here.
@@ -125,4 +125,4 @@ class Launcher(Protocol):
         """
 
     def close(self) -> None:
-        """Frees what the launcher holds, its processes having ended."""
+        """Frees what the launcher holds; its processes must have ended."""

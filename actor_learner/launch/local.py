@@ -20,7 +20,7 @@ from actor_learner.launch import forking, job_spec
 from actor_learner.support import atomic, disk_space, errors, redaction
 
 GUARDIAN = pathlib.Path(__file__).with_name("guardian.py")
-_TERMINATE, _KILL, _FORGO_GRACE = b"t", b"k", b"!"  # What its guardian understands.
+_TERMINATE, _KILL, _FORGO_GRACE = b"t", b"k", b"!"  # What a guardian understands.
 
 
 class LocalProcess:
@@ -28,13 +28,13 @@ class LocalProcess:
 
     Args:
       command: What to run.
-      environment: All its variables.
+      environment: All of its environment variables.
       log: Where its output is appended.
       grace_seconds: How long it may take to end when asked.
-      incarnation: What its status is to carry.
-      detached: Whether this process, or what runs it, may kill its children when it ends; the job
-        is to end in order even then.
-      server: Forks the job if it can; None starts it by itself.
+      incarnation: Identifies this process of the job in its status.
+      detached: Set if this process, or what runs it, may kill its children when it ends; the job
+        then still ends in order.
+      server: Forks the job if it can; None starts it as a new process.
     """
 
     note = ""
@@ -91,7 +91,7 @@ class LocalProcess:
 
     @property
     def pid(self) -> int:
-        """Of the guardian; the job is its child."""
+        """The pid of the guardian; the job is its child."""
         return self._process.pid
 
     def poll(self) -> int | None:
@@ -136,8 +136,8 @@ class LocalLauncher:
     """Starts jobs here. See `job_spec.Launcher`.
 
     Args:
-      server: Forks the jobs; closed by its owner, after the jobs have ended. None, or for a job
-        that has failed, starts each by itself, whatever the reason for its failure was.
+      server: Forks the jobs; its owner closes it after the jobs have ended. Without one, and for a
+        job that has failed, each is started as a new process.
     """
 
     def __init__(self, server: forking.ForkServer | None = None) -> None:
@@ -148,7 +148,7 @@ class LocalLauncher:
         return start(spec, restarts, log, server=None if restarts else self._server)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: the launcher holds nothing."""
 
 
 def start(
@@ -193,7 +193,7 @@ def note_start(log: pathlib.Path, spec: job_spec.JobSpec, restarts: int) -> None
 
 
 def _open_log(log: pathlib.Path) -> BinaryIO:
-    """Opens a log for appending, unbuffered; a disk too full for it keeps no job from starting."""
+    """Opens a log for appending, unbuffered; on a full disk the job starts without one."""
     try:
         return open(log, "ab", buffering=0)
     except OSError as error:

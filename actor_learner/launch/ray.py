@@ -1,7 +1,7 @@
 """Starts jobs on a Ray cluster: one Ray actor each, which runs the job as a process.
 
 The jobs are the same as on one machine, and so is what happens when one fails or its node dies: the
-supervisor starts it again, and Ray finds a node for it. So that this can work, all nodes need
+supervisor starts it again, and Ray finds a node for it. For this, all nodes need
 
 - the same version of this package, and of the modules that the gin files import;
 - the name registry: a Redis server, or a directory that all of them see;
@@ -163,7 +163,7 @@ class RayProcess:
             getattr(self._actor, method).remote()
 
     def _give_up(self, code: int) -> None:
-        """Ends the actor, wherever it is or is to be; the guardian sees to the job."""
+        """Ends the actor, even if it has no node yet; the guardian ends the job."""
         self._code = code
         try:
             self._ray.kill(self._actor, no_restart=True)
@@ -185,7 +185,7 @@ class RayProcess:
 class RayLauncher:
     """Starts jobs on a Ray cluster. See `job_spec.Launcher`.
 
-    Its jobs end with the process that has made it, whatever becomes of it.
+    When the process that made it ends, for whatever reason, its jobs end too.
 
     Args:
       ray: The module, connected to the cluster.

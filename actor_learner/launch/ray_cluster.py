@@ -1,4 +1,4 @@
-"""Speaks with a Ray cluster: connects to it, says what it has, puts its errors into our words."""
+"""Connects to a Ray cluster, describes what it has, and rewords its errors."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _check_address(address: str) -> None:
 
 
 def _own_cluster() -> str:
-    """The address that Ray has noted for this machine, be it of a cluster that has ended.
+    """The address that Ray has noted for this machine; its cluster may have ended since.
 
     Raises:
       errors.ConfigError: If it has noted none.
@@ -108,7 +108,7 @@ def _own_cluster() -> str:
 
     find = getattr(services, "canonicalize_bootstrap_address_or_die", None)
     try:
-        # Not of Ray's public interface: a version without it looks for itself, and takes longer.
+        # Not part of Ray's public interface; without it Ray looks by itself, and takes longer.
         return AUTO if find is None else str(find(AUTO))
     except ConnectionError as error:
         raise errors.ConfigError(_no_cluster(AUTO, first_line(error))) from error

@@ -12,18 +12,11 @@ from absl import logging
 
 from actor_learner import run_directory
 from actor_learner.jobs.presence import names
-from actor_learner.launch import (
-    ray_cluster,
-    ray_supervisor,
-    run_ending,
-    run_jobs,
-    shared_view,
-    view,
-)
+from actor_learner.launch import ray_cluster, ray_supervisor, run_jobs, shared_view, view
 from actor_learner.support import atomic, errors, signals
 
 _NAME = "supervisor"
-_MAX_RESTARTS = 10  # Of the supervisor, by Ray: lost nodes are rare, one that crashes is not cured.
+_MAX_RESTARTS = 10  # Of the supervisor, by Ray, when its node is lost.
 _BEGIN_SECONDS = 120.0
 _ANSWER_SECONDS = 10.0
 _LOOK_SECONDS = 0.3
@@ -54,6 +47,7 @@ class RayRun:
     ) -> None:
         self._run = run
         self._run_dir = run_dir
+        self._resume = ray_supervisor.RunPlan.resume
         namespace = f"actor-learner/{run}"
         self._ray = ray_cluster.connect(address, namespace=namespace, runtime_env=runtime_env)
 
@@ -62,10 +56,10 @@ class RayRun:
         self._ray.shutdown()
 
     def refuse_second(self) -> None:
-        """Makes sure that nobody runs this run.
+        """Makes sure that this run is not under way already.
 
         Raises:
-          errors.JobError: If a supervisor does; says where, and how to see it.
+          errors.JobError: If it is; says where, and how to see it.
         """
         supervisor = self._find()
         if supervisor is None:
@@ -77,7 +71,7 @@ class RayRun:
             return  # It has ended just now.
         except self._ray.exceptions.RayError as error:
             raise errors.JobError(
-                f"run {self._run} has a supervisor on this cluster, which does not answer: "
+                f"run {self._run} has a supervisor on this cluster, and it does not answer: "
                 f"{ray_cluster.first_line(error)}. Try again, or look for it with `ray list actors`"
             ) from error
         if look.ending is None:
@@ -99,8 +93,9 @@ class RayRun:
         """
         from ray.util import scheduling_strategies
 
+        self._resume = plan.resume
         run_dir = run_directory.RunDirectory(plan.run_dir)
-        run_ending.forget(run_dir)
+        shared_view.forget_ending(run_dir)
         here = self._ray.get_runtime_context()
         _note_address(run_dir, here.gcs_address)
         # Beside whoever starts it, where the run directory is; elsewhere if this node is lost.
@@ -141,7 +136,7 @@ class RayRun:
             view, and the exit code is the signal's.
 
         Raises:
-          errors.JobError: If nobody runs this run, or the cluster is lost.
+          errors.JobError: If this run is not under way, or the cluster is lost.
         """
         supervisor = self._find()
         if supervisor is None:
@@ -168,8 +163,8 @@ class RayRun:
         return self._tell_ending(
             terminal,
             f"the supervisor of run {self._run} was lost, and Ray could not start it again: its "
-            f"jobs have ended. Resume it with `actor-learner up --launcher=ray --resume="
-            f"{self._shown()}`",
+            f"jobs have ended. Resume it with `actor-learner {self._resume} --resume="
+            f"{shlex.quote(self._shown())}`",
         )
 
     def say_detached(self, terminal: TextIO) -> None:
@@ -261,7 +256,7 @@ class RayRun:
             self._ray.kill(supervisor, no_restart=True)
 
     def _tell_ending(self, terminal: TextIO, otherwise: str) -> int:
-        ending = None if self._run_dir is None else run_ending.read(self._run_dir)
+        ending = None if self._run_dir is None else shared_view.read_ending(self._run_dir)
         if ending is None:
             raise errors.JobError(otherwise)
         return run_jobs.tell(ending, terminal)
@@ -280,14 +275,14 @@ def attach(run: str, address: str | None, terminal: TextIO) -> int:
 
     Raises:
       errors.ConfigError: If there is no such run, or no cluster.
-      errors.JobError: If nobody runs it, and it has not ended either.
+      errors.JobError: If it is neither under way nor ended.
     """
     run_dir: run_directory.RunDirectory | None = run_directory.RunDirectory(run)
     if not pathlib.Path(run).is_dir():
         if pathlib.PurePath(run).name != run:
             raise errors.ConfigError(f"--attach={run}: there is no such run directory")
         run_dir = None
-    elif (ending := run_ending.read(run_dir)) is not None:
+    elif (ending := shared_view.read_ending(run_dir)) is not None:
         return run_jobs.tell(ending, terminal)
     noted = _noted_address(run_dir)
     if run_dir is not None and noted is None and address is None:
@@ -327,7 +322,7 @@ def forget(run_dir: run_directory.RunDirectory) -> None:
       errors.ConfigError: If it cannot be removed.
     """
     try:
-        run_ending.forget(run_dir)
+        shared_view.forget_ending(run_dir)
         _address_in(run_dir).unlink(missing_ok=True)
     except OSError as error:
         raise errors.ConfigError(f"{run_dir} cannot be written to: {error}") from error

@@ -1,7 +1,7 @@
-"""The part of the Ray launcher that lives on the node of a job: starts it there, reports on it.
+"""Runs on the node of a job, for the Ray launcher: starts the job there, and reports on it.
 
-A Ray actor whose constructor starts the job as a process, under a guardian, exactly as the local
-launcher does. When the actor's process dies, the guardian ends the job.
+It is a Ray actor whose constructor starts the job as a process, under a guardian, exactly as the
+local launcher does. When the actor's process dies, the guardian ends the job.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from actor_learner.launch import job_spec, local, ray_cluster
 
 _HOST = "--host="
 _PYTHONPATH = "PYTHONPATH"
-_MOST_LOG_BYTES = 1 << 18  # In one report; the rest follows with the next.
+_MAX_LOG_BYTES = 1 << 18  # In one report; the rest follows with the next.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Report:
       incarnation: What the job's status carries.
       exit_code: As `job_spec.Process.poll`; None while it runs.
       host: Where it runs.
-      log: What it has printed besides what has come before.
+      log: What it has printed since the last report.
     """
 
     incarnation: str
@@ -46,8 +46,8 @@ class RayJob:
       spec: The job.
       restarts: How often it was restarted before.
       files: Contents of files it needs, by their paths relative to `files_from`.
-      files_from: Where they are on the launcher's machine. What the command says about files below
-        is made to name the copies here.
+      files_from: Where they are on the launcher's machine. Flags of the command that name them are
+        changed to name the copies here.
       program: The launcher's Python; this node's own takes its place.
     """
 
@@ -82,7 +82,7 @@ class RayJob:
         self._process = local.start(here, restarts, self._log, detached=True)
 
     def report(self, received: int) -> Report:
-        """How the job is doing. Does not wait.
+        """Returns how the job is doing. Does not wait.
 
         Args:
           received: How many bytes of its log have come so far; those that follow come now.
@@ -90,8 +90,8 @@ class RayJob:
         code = self._process.poll()
         with open(self._log, "rb") as file:
             file.seek(received)
-            log = file.read(_MOST_LOG_BYTES)
-        if len(log) == _MOST_LOG_BYTES:
+            log = file.read(_MAX_LOG_BYTES)
+        if len(log) == _MAX_LOG_BYTES:
             code = None  # Its end is reported with the end of its log.
         return Report(self._process.incarnation, code, socket.gethostname(), log)
 

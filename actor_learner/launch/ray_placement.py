@@ -1,4 +1,4 @@
-"""Where on a Ray cluster jobs are placed, and what is said while there is no room for them."""
+"""Reserves room for jobs on a Ray cluster, and explains what is missing while there is none."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Placement:
         self._explained: set[str] = set()
 
     def options(self, spec: job_spec.JobSpec) -> dict[str, Any]:
-        """How Ray is to place a job; makes the group when it is first asked.
+        """Returns how Ray is to place a job; makes the group when first called.
 
         Raises:
           Whatever Ray raises when it cannot be reached.
@@ -97,7 +97,7 @@ class Placement:
         threading.Thread(target=ask, name="cluster", daemon=True).start()
 
     def found_room(self) -> None:
-        """Has a later wait of the same kind explained again."""
+        """Lets `explain` explain a later wait of the same kind again."""
         self._explained.clear()
 
     def close(self) -> None:

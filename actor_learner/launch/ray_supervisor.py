@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from absl import logging
 
 from actor_learner import ray_settings, run_directory
-from actor_learner.launch import job_spec, ray, run_ending, run_jobs, shared_view
+from actor_learner.launch import job_spec, ray, run_jobs, shared_view
 from actor_learner.messaging import keys as keys_lib
 from actor_learner.naming import connect
 from actor_learner.support import errors, extras, signals
@@ -45,6 +45,7 @@ class RunPlan:
       files_from: Where they are.
       program: The Python in the commands of `specs`.
       seconds: Those settings of `run_jobs.supervise` that are seconds, by name.
+      resume: The command that resumes the run, all but `--resume=RUN`.
     """
 
     run: str
@@ -58,6 +59,7 @@ class RunPlan:
     files_from: str = ""
     program: str = ""
     seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    resume: str = "up --launcher=ray"
 
 
 class RaySupervisor:
@@ -97,8 +99,8 @@ class RaySupervisor:
         try:
             try:
                 handler = _log_to(self._run_dir.log(LOG))
-                # What ended with the last words of its predecessor is not begun again.
-                ending = run_ending.read(self._run_dir) if again else None
+                # A run whose end its predecessor has recorded is not started again.
+                ending = shared_view.read_ending(self._run_dir) if again else None
             except (OSError, errors.ActorLearnerError) as error:
                 words = f"the supervisor on {socket.gethostname()} cannot begin: {error}"
                 ending = run_jobs.Ending(run_jobs.FAILED, [words, f"failed: {self._run_dir}"])
@@ -145,6 +147,7 @@ class RaySupervisor:
                         names=names,
                         host=plan.host or self._ray.util.get_node_ip_address(),
                         keys=None if plan.keys is None else keys_lib.RunKeys.from_json(plan.keys),
+                        resume=plan.resume,
                         **plan.seconds,
                     )
                 finally:
@@ -160,7 +163,7 @@ class RaySupervisor:
 
     def _note_ending(self, ending: run_jobs.Ending) -> None:
         try:
-            run_ending.write(self._run_dir, ending)
+            shared_view.write_ending(self._run_dir, ending)
         except OSError as error:
             logging.error("how the run has ended cannot be written: %s", error)
             ending.lines.append(f"warning: `up --attach` will not know of this end: {error}")
@@ -198,7 +201,7 @@ def _locked(run_dir: run_directory.RunDirectory) -> Iterator[None]:
 
 
 def _log_to(path: pathlib.Path) -> python_logging.Handler:
-    """Has what this process logs appended to a file of the run, not only to one of Ray's."""
+    """Appends what this process logs to a file of the run as well, not only to one of Ray's."""
     handler = python_logging.FileHandler(path)
     handler.setFormatter(logging.PythonFormatter())
     python_logging.getLogger().addHandler(handler)

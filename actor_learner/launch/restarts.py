@@ -1,4 +1,4 @@
-"""When a job that has ended is started again, and when that is given up."""
+"""Decides when a job that has failed is restarted, and when to give up."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from actor_learner.support import errors
 
 @dataclasses.dataclass(frozen=True)
 class RestartPolicy:
-    """How often, and how soon, a job that has failed is started again.
+    """How often, and how soon, a job that has failed is restarted.
 
-    The n-th restart in a row waits `first_delay * 2**(n - 1)` seconds, `longest_delay` at most.
+    The n-th restart in a row waits `first_delay * 2**(n - 1)` seconds, at most `max_delay`.
 
     Attributes:
-      most: Restarts within `window_seconds`; one more failure is final. 0: never restart.
+      max_restarts: Restarts within `window_seconds`; one more failure is final. 0: none at all.
       window_seconds: Older restarts do not count.
-      healthy_seconds: A job that ran for so long has recovered: its restarts so far are forgotten.
+      healthy_seconds: A job that ran this long has recovered: earlier restarts do not count.
       first_delay: Seconds before the first restart.
-      longest_delay: Seconds before any restart at most.
+      max_delay: Seconds before any restart, at most.
     """
 
-    most: int = 5
+    max_restarts: int = 5
     window_seconds: float = 600.0
     healthy_seconds: float = 120.0
     first_delay: float = 1.0
-    longest_delay: float = 30.0
+    max_delay: float = 30.0
 
     def __post_init__(self) -> None:
-        if self.most < 0 or min(self.first_delay, self.longest_delay) < 0:
-            raise errors.ConfigError(f"a restart policy has no room for negative numbers: {self}")
+        if self.max_restarts < 0 or min(self.first_delay, self.max_delay) < 0:
+            raise errors.ConfigError(f"a restart policy must not have negative numbers: {self}")
 
 
 class RestartHistory:
@@ -62,8 +62,8 @@ class RestartHistory:
             self._recent.clear()
         while self._recent and self._recent[0] <= now - policy.window_seconds:
             self._recent.popleft()
-        if len(self._recent) >= policy.most:
+        if len(self._recent) >= policy.max_restarts:
             return None
         self._recent.append(now)
         self.total += 1
-        return min(policy.first_delay * 2 ** (len(self._recent) - 1), policy.longest_delay)
+        return min(policy.first_delay * 2 ** (len(self._recent) - 1), policy.max_delay)

@@ -26,21 +26,21 @@ class ScaleRequests:
         if isinstance(actors, bool) or not isinstance(actors, int) or not 0 < actors <= MAX_ACTORS:
             request.refuse(f"a run has 1 to {MAX_ACTORS:,} actors, not {str(actors)[:40]}")
         elif len(self._waiting) >= _MAX_WAITING:
-            request.refuse(f"{_MAX_WAITING} requests of this kind wait already")
+            request.refuse(f"{_MAX_WAITING} requests of this kind are waiting already")
         else:
             self._waiting.append(request)
             if self._over:
                 self.end()
 
     def next(self) -> tuple[protocol.Request, int] | None:
-        """The next request, and how many actors it asks for; None if there is none."""
+        """Returns the next request, and how many actors it asks for; None if there is none."""
         if not self._waiting:
             return None
         request = self._waiting.popleft()
         return request, request.body["actors"]
 
     def end(self) -> None:
-        """Refuses all that wait and all that will come: the run is ending."""
+        """Refuses all waiting and future requests: the run is ending."""
         self._over = True
         while self._waiting:
             self._waiting.popleft().refuse("the run is ending: it needs no other actors")

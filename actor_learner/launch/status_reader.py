@@ -1,4 +1,4 @@
-"""Asks jobs for their status, in a thread: neither a registry nor a job holds up a launcher."""
+"""Asks jobs for their status in a thread, so that no silent job or registry delays a launcher."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class StatusReader:
 
     Args:
       controller: Of the run.
-      jobs: All that the run is to have.
+      jobs: Names of all jobs that the run should have.
     """
 
     def __init__(self, controller: controller_lib.Controller, jobs: Iterable[str]) -> None:
@@ -44,14 +44,14 @@ class StatusReader:
 
     @property
     def problem(self) -> str:
-        """Why nothing can be read at present; empty if it can."""
+        """Why statuses cannot be read at present; empty if they can."""
         return self._problem
 
     def status(self, name: str, incarnation: str) -> status_lib.Status | None:
-        """The latest status of a job; None if it, and not its predecessor, has left none yet.
+        """The latest status of a job's present process; None if it has left none yet.
 
         Raises:
-          Whatever went wrong in the thread that is nobody's fault but ours.
+          The error that ended the thread, which would be a bug.
         """
         if self._failure is not None:
             raise self._failure
@@ -59,23 +59,23 @@ class StatusReader:
         return status if status is not None and status.incarnation == incarnation else None
 
     def any_alive(self, kind: str) -> bool:
-        """Whether a job of this kind is alive, be it one of this launcher's or not."""
+        """Whether a job of this kind is alive, whoever started it."""
         return any(
             status.kind == kind and status.state in states.LIVE
             for status in list(self._statuses.values())
         )
 
     def expect(self, jobs: Iterable[str]) -> None:
-        """Changes which jobs the run is to have."""
+        """Changes which jobs the run should have."""
         self._jobs = set(jobs)
 
     @property
     def unused_bindings(self) -> list[str] | None:
-        """What none of the jobs has used of the configuration; None before all have said so."""
+        """Bindings that no job has used; None before all jobs have reported theirs."""
         return self._unused
 
     def read_now(self) -> None:
-        """Looks once, from the calling thread; what keeps it from reading becomes `problem`."""
+        """Reads once, in the calling thread; an error becomes `problem`."""
         try:
             self._statuses = {status.name: status for status in self._controller.workers()}
             jobs = self._jobs

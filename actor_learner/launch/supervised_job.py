@@ -14,9 +14,9 @@ from actor_learner.support import errors, formatting
 WAITING, UP = "waiting", "up"
 COMPLETED, FAILED, STOPPED = "completed", "failed", "stopped"
 
-BAD_CONFIGURATION = 2  # The exit code of jobs that would fail in the same way once more.
+BAD_CONFIGURATION = 2  # The exit code of jobs that would fail in the same way again.
 _CANNOT_START = 127
-_BEYOND_GRACE_SECONDS = 15.0  # For what kills it after its grace: a guardian, maybe on a far node.
+_BEYOND_GRACE_SECONDS = 15.0  # For its guardian, maybe on another node, to kill it.
 _EXPECTED_WHEN_STOPPED = (0, states.TOLD_TO_EXIT, 128 + signal.SIGTERM, -signal.SIGTERM)
 _TAIL_BYTES = 16_384
 
@@ -29,7 +29,7 @@ class SupervisedJob:
       launcher: Starts it.
       log: Where its output goes.
       say: Takes a line for the user.
-      clock: Seconds; those that `tick` is given are of the same clock.
+      clock: Returns seconds; `tick` is given times of the same clock.
 
     Attributes:
       spec: The job.
@@ -39,7 +39,7 @@ class SupervisedJob:
       stopping: Whether it was asked to end.
       last_words: How it ended last; empty before.
       bad_configuration: Whether it ended because its configuration is wrong.
-      not_saved: Whether it ended without having saved, a disk being full.
+      not_saved: Whether it could not save before it ended, because a disk is full.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class SupervisedJob:
         return max(0.0, self._start_at - now) if self.state == WAITING else 0.0
 
     def tick(self, now: float) -> None:
-        """Starts it if it is time to; sees whether it has ended. Does not wait."""
+        """Starts the job if it is time to, and notices when it has ended. Does not wait."""
         if self.state == WAITING and now >= self._start_at:
             self._start(now)
         if self.state == UP:
@@ -91,7 +91,7 @@ class SupervisedJob:
                 self._has_ended(code, now)
 
     def stop(self) -> None:
-        """Asks it to end, for good; `tick` tells when it has."""
+        """Asks the job to end for good; `tick` notices when it has."""
         if self.stopping or self.ended:
             return
         self.stopping = True
@@ -102,12 +102,12 @@ class SupervisedJob:
             self.process.terminate()
 
     def end_late(self) -> bool:
-        """Kills it if it was asked to end and should have, its grace and a little more being over.
+        """Kills a job that was asked to end and has not, a little after its grace period.
 
-        The launcher kills a job whose grace is over; this is for one whose launcher fails to.
+        Its launcher kills a job whose grace is over; this is for a launcher that fails to.
 
         Returns:
-          Whether that was in vain: it has not ended so long after it was to be killed.
+          Whether that was in vain: the job still runs a little later.
         """
         if not self.stopping or self.ended:
             return False
@@ -118,10 +118,10 @@ class SupervisedJob:
         return now > due + _BEYOND_GRACE_SECONDS
 
     def restart(self, why: str) -> None:
-        """Kills it so that it is started again, if its restart policy allows; says why.
+        """Kills the job, so that its restart policy starts it again; tells the user why.
 
         Args:
-          why: What follows its name.
+          why: A clause that follows the job's name.
         """
         if self.state == UP and not self.stopping and self.process is not self._given_up:
             self._given_up = self.process  # Once: it may take a while to die.
@@ -129,12 +129,12 @@ class SupervisedJob:
             self.process.kill()
 
     def forgo_grace(self) -> None:
-        """Has it killed at once should this launcher vanish."""
+        """From now on, the job is killed at once if this launcher vanishes."""
         if self.state == UP:
             self.process.forgo_grace()
 
     def kill(self) -> None:
-        """Ends it at once, for good; `tick` tells when it has."""
+        """Ends the job at once, for good; `tick` notices when it has."""
         if not self.ended:
             self.stopping = True
             if self.state == WAITING:
@@ -166,7 +166,7 @@ class SupervisedJob:
         self.last_words = f"{_how(code)} after {formatting.duration(ran)}"
         self.not_saved = code in (states.DONE_NOT_SAVED, states.ENDED_NOT_SAVED)
         if self.not_saved:
-            # Started again it would only lose more: the next one begins from the last checkpoint.
+            # It is not restarted: a new process would begin from the last checkpoint.
             done = code == states.DONE_NOT_SAVED and not self.stopping
             self.state = COMPLETED if done else STOPPED
             self._say(f"{self.spec.name} has ended and could NOT SAVE, a disk is full: {self.log}")
@@ -185,7 +185,7 @@ class SupervisedJob:
             self.last_words = f"{_how(code)}: its configuration is wrong or does not suit the run"
         elif code == states.FAILED_FOR_GOOD:
             self.state = FAILED
-            self.last_words += ", which starting it again does not cure"
+            self.last_words += ", which a restart does not cure"
         else:
             self._restart(now, ran)
         if self.state == FAILED and self.spec.tolerated:
@@ -199,7 +199,7 @@ class SupervisedJob:
             self.last_words += (
                 f"; it was restarted {self._history.in_a_row} times within "
                 f"{formatting.duration(policy.window_seconds)}, which is the most allowed"
-                if policy.most
+                if policy.max_restarts
                 else "; it is not to be restarted"
             )
             return
@@ -207,7 +207,7 @@ class SupervisedJob:
         self._start_at = now + delay
         self._say(
             f"{self.spec.name} ended with {self.last_words}: restart {self._history.in_a_row} of "
-            f"{policy.most} in {delay:g} s ({self.log})"
+            f"{policy.max_restarts} in {delay:g} s ({self.log})"
         )
 
 

@@ -10,9 +10,9 @@ from typing import Callable, NamedTuple
 
 from absl import logging
 
-from actor_learner import run_directory
-from actor_learner.jobs import settings
-from actor_learner.launch import job_rows, job_spec, supervised_job, watchdog
+from actor_learner import jobs_settings, run_directory
+from actor_learner.launch import failures as failures_lib
+from actor_learner.launch import job_rows, job_spec, lane_advice, supervised_job, watchdog
 from actor_learner.launch import scaling as scaling_lib
 from actor_learner.launch import status_reader as status_reader_lib
 from actor_learner.launch import view as view_lib
@@ -43,27 +43,27 @@ class Outcome(NamedTuple):
 
 
 class Supervisor:
-    """Sees a run through.
+    """Runs the jobs of one run until it ends.
 
-    The run is complete when the learner is, or all jobs are, if there is no learner. Actors and
-    jobs of the user's own are then stopped, evaluators given time to evaluate the final version;
-    then the learner is stopped, if it still runs, and the replay last. The same order serves an
-    interruption, the failure, for good, of any job, unless its spec tolerates that, and a learner
-    that a controller has ended. A run whose actors a controller has ended, all of them, is given
-    up after a while: its learner would wait for ever.
+    The run is complete when its learner is; without a learner, when all jobs are. Actors and the
+    user's own jobs are then stopped, and evaluators get time to evaluate the final version. The
+    learner is stopped next, if it still runs, and the replay server last. Jobs are stopped in the
+    same order when the run is interrupted, when a job fails for good and its spec does not
+    tolerate that, and when a controller has ended the learner. If a controller has ended all
+    actors, the run is given up after a while, since its learner would wait for ever.
 
     Args:
       specs: The jobs.
       launcher: Starts them.
-      reader: Of what they tell about themselves; started.
+      reader: Has their statuses; started.
       run_dir: Takes their logs.
       view: Shows them; not yet started.
       stop: Set from anywhere to end the run in order.
-      scaling: Requests for more actors, or fewer.
+      scaling: Requests for more or fewer actors.
       final_seconds: How long evaluators may take after the learner has completed.
       no_actors_seconds: How long a run may be without actors.
-      silent_seconds: How long a job may not answer before it is started again.
-      stuck_seconds: How long one poll of a job may last before it is.
+      silent_seconds: How long a job may be silent before it is restarted.
+      stuck_seconds: How long one poll of a job may last before the job is restarted.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class Supervisor:
         *,
         scaling: scaling_lib.ScaleRequests | None = None,
         final_seconds: float = FINAL_SECONDS,
-        no_actors_seconds: float = settings.NO_ACTORS_SECONDS,
-        silent_seconds: float = settings.SILENT_SECONDS,
-        stuck_seconds: float = settings.STUCK_SECONDS,
+        no_actors_seconds: float = jobs_settings.NO_ACTORS_SECONDS,
+        silent_seconds: float = jobs_settings.SILENT_SECONDS,
+        stuck_seconds: float = jobs_settings.STUCK_SECONDS,
     ) -> None:
         self._launcher = launcher
         self._run_dir = run_dir
@@ -94,8 +94,10 @@ class Supervisor:
         self._watchdog = watchdog.Watchdog(
             view.message, silent_seconds=silent_seconds, stuck_seconds=stuck_seconds
         )
+        self._failures = failures_lib.Failures(view.message)
+        self._lane_advisor = lane_advice.LaneAdvisor(view.message)
         self._told_of_unused = False
-        # Those that serve are started first, those that use them last.
+        # Jobs that serve others are started first.
         ordered = sorted(specs, key=lambda spec: (-spec.stop_rank, spec.kind, spec.index))
         self._jobs = [self._supervised(spec) for spec in ordered]
         self._leaving: list[supervised_job.SupervisedJob] = []
@@ -137,7 +139,7 @@ class Supervisor:
         return self._until(lambda: all(job.ended for job in last) or time.monotonic() > deadline)
 
     def _until(self, reached: Callable[[], bool]) -> str:
-        """Watches over the jobs until `reached()`, or one has failed, or the user interrupts."""
+        """Watches the jobs until `reached()` is true, one has failed, or the user interrupts."""
         while True:
             self._tick()
             self._scale()
@@ -157,7 +159,7 @@ class Supervisor:
         )
 
     def _scale(self) -> None:
-        """Obeys requests for more actors, or fewer; forgets those that have ended for that."""
+        """Obeys requests for more or fewer actors; forgets actors that have ended on request."""
         for job in [job for job in self._leaving if job.ended]:
             self._leaving.remove(job)
             self._jobs.remove(job)
@@ -178,7 +180,7 @@ class Supervisor:
                 f"actors wanted: {number}; "
                 + (f"{', '.join(started)} started" if started else "")
                 + (f"{', '.join(ending)} asked to end" if ending else "")
-                + ("" if started or ending else "there are as many")
+                + ("" if started or ending else "there are that many")
             )
             request.answer({"started": started, "ending": ending})
 
@@ -193,7 +195,7 @@ class Supervisor:
         for job in ending:
             job.stop()
             self._leaving.append(job)
-        # What has failed for good is told of in the end; what was ended may begin again.
+        # Actors that failed for good are reported at the end; stopped ones may start again.
         free = [job for job in actors if job.ended and job.state != supervised_job.FAILED]
         taken = {job.spec.index for job in actors if job not in free}
         indices = (index for index in itertools.count() if index not in taken)
@@ -208,7 +210,7 @@ class Supervisor:
         return started, [job.spec.name for job in ending]
 
     def _is_starved(self, now: float) -> bool:
-        """Whether the run has been without actors for too long, others' actors included.
+        """Whether the run has had no actors for too long, whoever started them.
 
         Actors that have completed have done their work; those that have failed for good end the
         run at once.
@@ -227,8 +229,8 @@ class Supervisor:
         if now - self._no_actors_since >= watchdog.SAY_SECONDS and not self._said_no_actors:
             self._said_no_actors = True
             self._view.message(
-                f"no actor is left, all were ended: the learner waits for experience. Start some "
-                f"with `actor-learner scale {self._run_dir} --actors=N`; the run ends "
+                f"no actor is left: all were ended, and the learner waits for experience. Start "
+                f"some with `actor-learner scale {self._run_dir} --actors=N`; the run ends "
                 f"{self._no_actors_seconds:g} s after the last one (Jobs.no_actors_seconds)"
             )
         return now - self._no_actors_since >= self._no_actors_seconds
@@ -237,8 +239,8 @@ class Supervisor:
         return [job for job in self._jobs if job.state == supervised_job.FAILED]
 
     def _fatal(self) -> list[supervised_job.SupervisedJob]:
-        """Those whose failure ends the run: it is not tolerated, or no actor is left."""
-        # Those that are asked to end, training being complete, have done their work.
+        """Jobs whose failure ends the run: it is not tolerated, or no actor is left."""
+        # Actors that were asked to end because training is complete have done their work.
         acting = [j for j in self._jobs if j.spec.collects and (j.stopping or not j.ended)]
         return [
             job
@@ -250,7 +252,7 @@ class Supervisor:
         return all(job.state == supervised_job.COMPLETED for job in self._decisive())
 
     def _decisive(self) -> list[supervised_job.SupervisedJob]:
-        """Those whose end is the end of the run."""
+        """Jobs whose end is the end of the run."""
         return [job for job in self._jobs if job.spec.ends_run] or self._jobs
 
     def _stop_in_order(self) -> None:
@@ -265,7 +267,7 @@ class Supervisor:
                     self._view.message(f"{left} cannot be killed, and may be left running")
                     break
                 if self._stop.is_set() and not hasty:
-                    # A second signal ends this process at once; the jobs shall not save then.
+                    # A second signal ends this process at once; the jobs must not save then.
                     hasty = True
                     for job in self._jobs:
                         job.forgo_grace()
@@ -273,7 +275,7 @@ class Supervisor:
                 time.sleep(_TICK_SECONDS)
 
     def _end_rest(self) -> None:
-        """Leaves nothing behind where `run` itself has failed; the jobs may still save."""
+        """Ends all jobs if `run` itself has failed; they may still save."""
         left = [job for job in self._jobs if not job.ended]
         for job in left:
             job.stop()
@@ -284,16 +286,21 @@ class Supervisor:
 
     @staticmethod
     def _end_late(stopped: Sequence[supervised_job.SupervisedJob]) -> bool:
-        """Kills those whose grace is over, each its own; whether that was in vain for all left."""
+        """Kills jobs whose grace is over; returns whether all that are left survive even that."""
         in_vain = [job.end_late() for job in stopped if not job.ended]
         return bool(in_vain) and all(in_vain)
 
     def _tick(self) -> None:
         now = time.monotonic()
+        known = []
         for job in self._jobs:
             job.tick(now)
-            if not self._reader.problem:  # Else nobody can be asked, and all seem silent.
-                self._watchdog.look(job, job_rows.status_of(job, self._reader), now)
+            if not self._reader.problem:  # Otherwise no job can be asked, and all seem silent.
+                status = job_rows.status_of(job, self._reader)
+                self._failures.look(job, status)
+                self._watchdog.look(job, status, now)
+                known += [] if status is None else [status]
+        self._lane_advisor.look(known)
         self._view.update(job_rows.rows(self._jobs, self._reader, now))
         if not self._told_of_unused and self._reader.unused_bindings is not None:
             self._told_of_unused = True
@@ -302,11 +309,11 @@ class Supervisor:
                 self._view.message(f"warning: {line} (in any job)")
 
     def _late(self) -> list[str]:
-        """Evaluators that have had their time after training was complete."""
+        """Evaluators that did not finish in their time after training was complete."""
         return [j.spec.name for j in self._jobs if j.spec.finishes_alone and not j.ended]
 
     def _unsaved(self) -> list[str]:
-        """What jobs could not save before they ended, the disk being full, in their own words."""
+        """What jobs could not save because a disk was full, in their own words."""
         lines = []
         for job in self._jobs:
             if job.not_saved:
@@ -320,26 +327,17 @@ class Supervisor:
         lines: list[str] = []
         failed = self._failed()
         if failed:
-            self._reader.read_now()  # For the errors they have left last.
+            self._reader.read_now()  # For the errors that they left.
         for job in failed:
-            lines += self._post_mortem(job)
+            lines += self._failures.post_mortem(job, job_rows.status_of(job, self._reader))
         if self._is_starved(time.monotonic()):
             lines.append(
-                f"no actor was left for {self._no_actors_seconds:g} s, all having been ended by a "
-                "controller: without experience the learner would have waited for ever"
+                f"no actor was left for {self._no_actors_seconds:g} s, since a controller had "
+                "ended them all: without experience the learner would have waited for ever"
             )
         if late:
             lines.append(
                 f"{', '.join(late)} did not finish within {self._final_seconds:g} s after training "
                 "was complete: the final version may not have been evaluated"
             )
-        return lines
-
-    def _post_mortem(self, job: supervised_job.SupervisedJob) -> list[str]:
-        name = job.spec.name
-        lines = [f"{name} failed for good: {job.last_words}"]
-        status = job_rows.status_of(job, self._reader)
-        if status is not None and status.failure is not None:
-            lines += ["its error:", status.failure.traceback.rstrip()]
-        lines += [f"last lines of {job.log}:", *(f"  {line}" for line in job.tail())]
         return lines

@@ -17,7 +17,7 @@ from actor_learner.support import formatting
 if TYPE_CHECKING:
     import rich.console
 
-_ROOM_FOR_ALL_ELSE = 4  # Lines of a terminal that are not rows: title, head, prompt.
+_OTHER_LINES = 4  # Lines of a terminal that are not rows: title, header, prompt.
 _STYLES = {
     "running": "green",
     "completed": "green",
@@ -77,7 +77,7 @@ class JobRow:
         return " ".join(part for part in parts if part)
 
 
-_NOTE = ""  # The last column has no head.
+_NOTE = ""  # The last column has no header.
 _NUMBERS = ("steps/s", "version", "lag", "restarts")
 COLUMNS = ("job", "state", *_NUMBERS, _NOTE)
 
@@ -105,12 +105,12 @@ def make_view(stream: TextIO, title: str, *, environ: Mapping[str, str] = os.env
     return PlainJobsView(stream, title)
 
 
-def merged(rows: Sequence[JobRow], most: int) -> list[JobRow]:
-    """At most about `most` rows: the jobs of one kind share a row where there are too many.
+def merged(rows: Sequence[JobRow], max_rows: int) -> list[JobRow]:
+    """Returns about `max_rows` rows at most: if there are too many, jobs of a kind share one.
 
-    Rates are summed up, lags are the worst, and a note is shown with the job it is about.
+    Rates are added up, the largest lag is shown, and a note names its job.
     """
-    if len(rows) <= most:
+    if len(rows) <= max_rows:
         return list(rows)
     kinds: dict[str, list[JobRow]] = {}
     for row in rows:
@@ -139,7 +139,7 @@ def _together(kind: str, rows: Sequence[JobRow]) -> JobRow:
 
 
 class RichJobsView:
-    """A table at the bottom of the terminal, redrawn four times a second by a thread of rich's."""
+    """A table at the bottom of the terminal, redrawn four times a second by a thread of rich."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class RichJobsView:
         title = rich.text.Text(no_wrap=True, overflow="ellipsis")
         many = f": {len(self._rows)} jobs" if self._rows else ""
         title.append(self._title + many, style="bold").append(f"  {seconds}", style="cyan")
-        rows = merged(self._rows, self._console.height - _ROOM_FOR_ALL_ELSE)
+        rows = merged(self._rows, self._console.height - _OTHER_LINES)
         cells = [COLUMNS, *(row.cells() for row in rows)]
         # A narrow terminal has no room for columns without contents; a note gives way first.
         shown = [i for i in range(len(COLUMNS)) if i < 2 or any(row[i] for row in cells[1:])]

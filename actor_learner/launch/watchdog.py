@@ -1,4 +1,4 @@
-"""Notices jobs that run and do nothing: no answer on the wire, or one poll without an end."""
+"""Notices jobs that hang: they do not answer on the wire, or one poll does not end."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from actor_learner.launch import supervised_job
 from actor_learner.support import formatting
 
 SAY_SECONDS = 10.0
-"""A job that has been silent for so long is pointed out."""
+"""How long a job is silent before the user is told."""
 
-_LONGEST_LOOK = 1.0  # A launcher that was stopped itself must not take its own silence for theirs.
+_MAX_LOOK_SECONDS = 1.0  # A launcher that was itself stopped must not blame the jobs.
 
 
 @dataclasses.dataclass
@@ -25,12 +25,12 @@ class _Silence:
 
 
 class Watchdog:
-    """Says which jobs are silent, and has those restarted that stay so.
+    """Reports silent jobs, and restarts those that stay silent.
 
     Args:
       say: Takes a line for the user.
-      silent_seconds: A job that has not answered for so long is killed and started again.
-      stuck_seconds: So is one whose poll has lasted so long.
+      silent_seconds: A job that has not answered for this long is killed and restarted.
+      stuck_seconds: So is a job whose poll has lasted this long.
     """
 
     def __init__(
@@ -57,18 +57,18 @@ class Watchdog:
             self._silences.pop(name, None)
             if watched and status.poll_seconds >= self._stuck_seconds:
                 lasted = formatting.duration(status.poll_seconds)
-                job.restart(f"is in the same poll for {lasted}, which Jobs.stuck_seconds forbids")
+                job.restart(f"has been in one poll for {lasted}, longer than Jobs.stuck_seconds")
             return
         silence = self._silences.get(name)
         if silence is None or silence.incarnation != status.incarnation:
             silence = self._silences[name] = _Silence(status.incarnation, now)
-        silence.seconds += min(_LONGEST_LOOK, now - silence.looked_at)
+        silence.seconds += min(_MAX_LOOK_SECONDS, now - silence.looked_at)
         silence.looked_at = now
         if silence.seconds >= SAY_SECONDS and not silence.said:
             silence.said = True
             self._say(
                 f"{name} has not answered for {SAY_SECONDS:g} s: its process is stopped, or hangs. "
-                f"It is started again if it does not answer within {self._silent_seconds:g} s"
+                f"It is restarted if it does not answer within {self._silent_seconds:g} s"
             )
         if silence.seconds >= self._silent_seconds:
             job.restart(f"has not answered for {self._silent_seconds:g} s (Jobs.silent_seconds)")

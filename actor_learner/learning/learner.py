@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
@@ -11,24 +12,22 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 from tf_agents.agents import tf_agent
-from tf_agents.specs import tensor_spec
 from tf_agents.typing import types
 
 from actor_learner.learning import (
     agent_context,
+    batches,
     checkpoints,
-    interval_trigger,
     not_finite,
     replica_step,
-    sample_sources,
     sample_watch,
+    saving,
+    taken_batches,
     train_calls,
-    train_loop,
     trigger_runner,
-    tuning,
 )
 from actor_learner.reporting import summaries
-from actor_learner.support import configurable, counters, errors, unsaved
+from actor_learner.support import configurable, counters, errors, replicas
 
 TRAIN_DIR = "train"
 POLICY_SAVED_MODEL_DIR = "policies"
@@ -94,6 +93,8 @@ class Learner(tf.Module):
         when_not_finite: str = not_finite.STOP,
         max_skipped_in_a_row: int = 10,
         while_saving: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
+        losses_as_numbers: bool = False,
+        group: replicas.Group | None = None,
     ):
         """Builds everything that training needs, and restores what an earlier run left.
 
@@ -136,6 +137,10 @@ class Learner(tf.Module):
             ends training as `stop` does.
           while_saving: Makes a context that each checkpoint is saved in; if entering it raises,
             nothing is saved.
+          losses_as_numbers: `run` returns the losses as NumPy scalars instead of tensors, each of
+            which TensorFlow 2.15 on Python 3.11 loses some bytes for.
+          group: Learners in other processes that take the same train steps, each on its part of
+            the batch; None for none.
 
         Raises:
           errors.CheckpointError: If there are checkpoints but none can be read, or the newest one
@@ -143,11 +148,6 @@ class Learner(tf.Module):
           ValueError: If a name in `checkpoint_items` is taken or not an identifier, or another
             argument is out of its range.
         """
-        if sample_timeout_seconds is not None and sample_timeout_seconds <= 0:
-            raise ValueError(
-                f"Learner.sample_timeout_seconds must be above 0, got {sample_timeout_seconds}; "
-                "None waits for ever"
-            )
         super().__init__(name="learner")
         self._train_dir = os.path.join(root_dir, TRAIN_DIR)
         self._summary_dir = os.path.join(summary_root_dir or root_dir, TRAIN_DIR)
@@ -157,14 +157,10 @@ class Learner(tf.Module):
         self.after_train_strategy_step_fn = after_train_strategy_step_fn
         self.use_kwargs_in_agent_train = use_kwargs_in_agent_train
         self.summary_interval = int(summary_interval or 0)
-        self._use_reverb_v2 = use_reverb_v2
-        self._direct_sampling = direct_sampling
-        self._sample_timeout_message = sample_timeout_message
-        self._while_saving = while_saving
         self._watch = sample_watch.SampleWatch(train_step, sample_timeout_seconds)
-        self._undistributed: Any = None
-        self._checkpoint_interval = checkpoint_interval
         self._closed = False
+        self.train_seconds = 0.0
+        """Seconds in train steps so far, waits for their samples included; triggers are not."""
         self._when_not_finite = not_finite.NotFinitePolicy(when_not_finite, max_skipped_in_a_row)
         items = checkpoints.checked_items(
             {**trigger_runner.states(triggers or ()), **(checkpoint_items or {})}
@@ -174,48 +170,44 @@ class Learner(tf.Module):
             self._summary_dir if self.summary_interval else None, "the learner"
         )
         self.train_summary_writer = self._summaries.writer
-        # Counted in the graph, since agents count train steps as they like.
-        skips = self._when_not_finite.skips
-        made = tf.Variable(0, trainable=False, dtype=tf.int64) if skips else None
         self._replicas = replica_step.ReplicaStep(
             agent,
             self.strategy,
             after_train=after_train_strategy_step_fn,
             use_kwargs=use_kwargs_in_agent_train,
             run_options=strategy_run_options,
-            made=made,
-        )
-        self._recording_loop, self._quiet_loop = (
-            train_loop.TrainLoop(
-                self._step_of_loop, self._replicas.sum, train_step, one_by_one=skips
-            )
-            for _ in range(2)
+            counts=self._when_not_finite.skips,
+            group=group,
         )
         self._calls = train_calls.TrainCalls(
             agent=agent,
             train_step=train_step,
             replicas=self._replicas,
-            recording_loop=self._recording_loop,
-            quiet_loop=self._quiet_loop,
+            step=self._step_of_loop,
+            as_numbers=losses_as_numbers,
             summary_interval=self.summary_interval,
             writer=self._summaries,
             policy=self._when_not_finite,
-            made=made,
             save=self._save_after_failure,
             context=self._context,
         )
-
-        self._dataset: Any = None
-        self._experience_iterator: Any = None
-        if experience_dataset_fn:
-            with self.strategy.scope():
-                self._dataset = self._distribute(experience_dataset_fn, experience_dataset_options)
-                self._experience_iterator = iter(self._dataset)
+        self._batches = batches.Batches(
+            experience_dataset_fn,
+            self.strategy,
+            train_step,
+            options=experience_dataset_options,
+            use_reverb_v2=use_reverb_v2,
+            direct_sampling=direct_sampling,
+            timeout_message=sample_timeout_message,
+        )
 
         with self._context():
             agent.initialize()
             if run_optimizer_variable_init:
-                self._create_variables()
+                if experience_dataset_fn is None:
+                    self._replicas.trace()
+                else:
+                    self._calls.trace(self._experience_iterator)
             else:
                 logging.warning(
                     "Optimizer variables are restored only once the first run made them."
@@ -230,21 +222,19 @@ class Learner(tf.Module):
             self._checkpointer.initialize_or_restore()
         self._calls.note_step()
 
+        self._saving = saving.Saving(
+            self._checkpointer,
+            train_step,
+            checkpoint_interval,
+            while_saving=while_saving,
+            directory=self._train_dir,
+            save=self.save_checkpoint,
+        )
         self._runner = trigger_runner.TriggerRunner((), self._save_after_failure, self._context)
-        self._checkpoint_trigger: interval_trigger.IntervalTrigger | None = None
         for trigger in triggers or ():
             self.add_trigger(trigger)
-        if checkpoint_interval > 0:
-            self._checkpoint_trigger = interval_trigger.IntervalTrigger(
-                checkpoint_interval, self.save_checkpoint, start=self.train_step.numpy()
-            )
-            self.triggers.append(self._checkpoint_trigger)
-        else:
-            logging.warning(
-                "checkpoint_interval=%d: no checkpoint is saved on the way; if this process dies, "
-                "its training is lost.",
-                checkpoint_interval,
-            )
+        if self._saving.trigger is not None:
+            self.triggers.append(self._saving.trigger)
 
     @property
     def triggers(self) -> list[Trigger]:
@@ -287,14 +277,14 @@ class Learner(tf.Module):
     @property
     def steps_until_checkpoint(self) -> int | None:
         """Train steps until the next checkpoint is due; None if none is saved on the way."""
-        trigger = self._checkpoint_trigger
+        trigger = self._saving.trigger
         return None if trigger is None else trigger.steps_left(self.last_step)
 
     def add_trigger(self, trigger: Trigger) -> None:
         """Adds a trigger behind the others, but before the learner's own checkpoint."""
         if hasattr(trigger, "set_start"):
             trigger.set_start(self.train_step.numpy())
-        at_end = not self.triggers or self.triggers[-1] is not self._checkpoint_trigger
+        at_end = not self.triggers or self.triggers[-1] is not self._saving.trigger
         self.triggers.insert(len(self.triggers) - (not at_end), trigger)
 
     def save_checkpoint(self) -> str | None:
@@ -302,13 +292,7 @@ class Learner(tf.Module):
 
         On a full disk None is returned, and the next calls of `run` try again: see `unsaved`.
         """
-        return unsaved.ledger().attempt(
-            "the checkpoint", self._save_checkpoint, where=self._train_dir
-        )
-
-    def _save_checkpoint(self) -> str | None:
-        with self._while_saving():
-            return self._checkpointer.save(self.train_step)
+        return self._saving.save_now()
 
     def run(
         self, iterations: int = 1, iterator: Any | None = None, parallel_iterations: int = 10
@@ -348,13 +332,16 @@ class Learner(tf.Module):
                 )
             iterator = self._experience_iterator
         self._runner.start(self._calls.step_now)
+        began = time.perf_counter()
         try:
             loss_info, step = self._train(
                 iterations,
                 iterator,
                 parallel_iterations,
                 bind=own_iterator,
-                watching=lambda step: self._watch.over(step, lambda: self._sources(iterator)),
+                watching=lambda step: self._watch.over(
+                    step, lambda: self._batches.sources(iterator)
+                ),
             )
         except (
             tf.errors.OutOfRangeError,
@@ -364,12 +351,37 @@ class Learner(tf.Module):
         ) as error:
             if own_iterator:
                 with self._context():
-                    self._experience_iterator = iter(self._dataset)
+                    self._batches.renew()
             if isinstance(error, errors.ActorLearnerError):
                 raise
             raise self.replay_timeout(error) from error
+        finally:
+            self.train_seconds += time.perf_counter() - began
         self._runner.call(step)
         return loss_info
+
+    def take_batches(self, count: int) -> Any:
+        """Takes batches from the learner's own dataset; returns an iterator over them, for `run`.
+
+        Blocks as `run` does. None if the dataset is not one that this can be done with: there is
+        none, or it is distributed.
+
+        Raises:
+          errors.ReplayTimeoutError: As `run`.
+        """
+        iterator = self._batches.iterator
+        if not isinstance(iterator, tf.data.Iterator):
+            return None
+        try:
+            with self._watch.over(self._calls.step_now(), lambda: self._batches.sources(iterator)):
+                taken = [next(iterator) for _ in range(count)]
+        except (tf.errors.OutOfRangeError, StopIteration, errors.ReplayTimeoutError) as error:
+            with self._context():
+                self._batches.renew()
+            if isinstance(error, errors.ActorLearnerError):
+                raise
+            raise self.replay_timeout(error) from error
+        return taken_batches.iterator_over(taken, iterator.element_spec)
 
     def latest_batch(self) -> dict[str, np.ndarray]:
         """The batch of the latest train step, and what the agent has noted of it, by name.
@@ -377,6 +389,10 @@ class Learner(tf.Module):
         Empty if it is not known. Copies the batch.
         """
         return self._replicas.latest_batch()
+
+    def gauges(self) -> dict[str, float]:
+        """What the agent has gauged of the latest train step; see `batch_notes.gauge`."""
+        return self._replicas.gauges()
 
     def loss(
         self,
@@ -391,13 +407,15 @@ class Learner(tf.Module):
         """
         with self._context():
             if experience_and_sample_info is None:
-                with self.watching(lambda: self._sources(self._experience_iterator)):
-                    experience_and_sample_info = self._split(next(self._experience_iterator))
+                with self.watching(lambda: self._batches.sources(self._experience_iterator)):
+                    experience_and_sample_info = self._batches.split(
+                        next(self._experience_iterator)
+                    )
             return self._loss(experience_and_sample_info, reduce_op)
 
     def single_train_step(self, iterator: Any) -> tf_agent.LossInfo:
         """Trains on the next batch of `iterator`; traced into the graphs that `run` calls."""
-        experience, sample_info = self._split(next(iterator))
+        experience, sample_info = self._batches.split(next(iterator))
         loss_info = self._replicas.train(experience)
         self._replicas.after_train(experience, sample_info, loss_info)
         return loss_info
@@ -412,14 +430,7 @@ class Learner(tf.Module):
 
     def replay_timeout(self, error: Exception) -> errors.ReplayTimeoutError:
         """The error to raise when the dataset ended with `error`."""
-        if self._sample_timeout_message is not None:
-            return errors.ReplayTimeoutError(self._sample_timeout_message())
-        return errors.ReplayTimeoutError(
-            f"the experience dataset ended at train step {self.train_step.numpy()} "
-            f"({type(error).__name__}). From Reverb that means no sample came within the rate "
-            "limiter's timeout: is anything writing to the table, and has it reached its minimum "
-            "size? A finite dataset needs .repeat()."
-        )
+        return self._batches.timeout(error)
 
     def close(self) -> None:
         """Calls the triggers' `on_stop`, flushes and closes the summaries; later calls do nothing.
@@ -443,30 +454,6 @@ class Learner(tf.Module):
     def __exit__(self, *_: Any) -> None:
         self.close()
 
-    # Construction.
-
-    def _distribute(self, dataset_fn: Callable[[], Any], options: Any) -> Any:
-        def make(_: Any) -> Any:
-            self._undistributed = dataset_fn()
-            return tuning.without_tuning(self._undistributed)
-
-        return self.strategy.distribute_datasets_from_function(make, options=options)
-
-    def _create_variables(self) -> None:
-        if self._experience_iterator is not None:
-            # Recording first: functions inside the agent are traced once for both graphs, and their
-            # summaries, which look at the step themselves, must not be left out of them.
-            loop = self._recording_loop if self.summary_interval else self._quiet_loop
-            with contextlib.nullcontext() if self.summary_interval else tf.summary.record_if(False):
-                loop.trace(self._experience_iterator)
-            return
-        specs = tensor_spec.add_outer_dims_nest(
-            self._agent.training_data_spec, (None, self._agent.train_sequence_length)
-        )
-        if self.use_kwargs_in_agent_train:
-            specs = dict(experience=specs)
-        tf.function(self._replicas.train, autograph=False).get_concrete_function(specs)
-
     def _context(self) -> contextlib.AbstractContextManager[None]:
         return agent_context.agent_context(
             self.train_summary_writer, self.train_step, self.summary_interval, self.strategy
@@ -474,11 +461,10 @@ class Learner(tf.Module):
 
     # Training.
 
-    def _sources(self, iterator: Any) -> list[sample_sources.Source]:
-        """The tables that the batches of `iterator` come from, as far as they are known."""
-        if iterator is self._experience_iterator:
-            return sample_sources.find(self._undistributed)
-        return sample_sources.find(getattr(iterator, "_dataset", None))
+    @property
+    def _experience_iterator(self) -> Any:
+        """Known by this name to subclasses written for TF-Agents."""
+        return self._batches.iterator
 
     def _train(self, *args: Any, **kwargs: Any) -> tuple[Any, int]:
         """As `TrainCalls.run`; subclasses may do more."""
@@ -486,14 +472,6 @@ class Learner(tf.Module):
 
     def _step_of_loop(self, iterator: Any) -> Any:
         return self.single_train_step(iterator)  # Looked up late: subclasses may override it.
-
-    def _split(self, sample: Any) -> tuple[Any, Any]:
-        if self._direct_sampling:
-            return sample, None
-        if self._use_reverb_v2:
-            return sample.data, sample.info
-        experience, sample_info = sample
-        return experience, sample_info
 
     @tf.function
     def _loss(self, experience_and_sample_info: Any, reduce_op: tf.distribute.ReduceOp) -> Any:
@@ -503,6 +481,4 @@ class Learner(tf.Module):
         return self._replicas.reduce(loss_info, reduce_op)
 
     def _save_after_failure(self) -> str:
-        if self._checkpoint_interval <= 0:
-            return f"no checkpoint was saved (checkpoint_interval={self._checkpoint_interval})"
-        return checkpoints.saved_in_words(self.save_checkpoint)
+        return self._saving.save_after_failure()

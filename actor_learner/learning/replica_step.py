@@ -8,10 +8,11 @@ import numpy as np
 import tensorflow as tf
 import tree
 from tf_agents.agents import tf_agent
+from tf_agents.specs import tensor_spec
 
 from actor_learner import batch_notes
 from actor_learner.learning import train_guard
-from actor_learner.support import write_order
+from actor_learner.support import errors, replicas, write_order
 
 
 class ReplicaStep:
@@ -23,7 +24,12 @@ class ReplicaStep:
       after_train: `fn((experience, sample_info), loss_info)`, called on each replica; or None.
       use_kwargs: Experience is a dictionary of arguments of `agent.train`.
       run_options: Passed to each `strategy.run`.
-      made: Raised by one after each train step, if given.
+      counts: Whether to count train steps in `made`.
+      group: Processes that train together with this one; None for none.
+
+    Attributes:
+      made: Train steps taken, counted in the graph, since agents count them as they like; None if
+        they are not counted.
     """
 
     def __init__(
@@ -34,14 +40,21 @@ class ReplicaStep:
         after_train: Callable[..., None] | None,
         use_kwargs: bool,
         run_options: tf.distribute.RunOptions | None,
-        made: tf.Variable | None = None,
+        counts: bool = False,
+        group: replicas.Group | None = None,
     ) -> None:
+        if group is not None and strategy.num_replicas_in_sync > 1:
+            raise errors.ConfigError(
+                f"Learner.strategy has {strategy.num_replicas_in_sync} replicas, and several "
+                "learners train together: use one replica in each of them"
+            )
         self._agent = agent
         self._strategy = strategy
         self._after_train = after_train
         self._use_kwargs = use_kwargs
         self._run_options = run_options
-        self._made = made
+        self._group = group
+        self.made = tf.Variable(0, trainable=False, dtype=tf.int64) if counts else None
         self._notes = batch_notes.BatchNotes()
         self._check: tf.Operation | None = None  # The last one of the train step traced last.
 
@@ -53,13 +66,22 @@ class ReplicaStep:
             nothing of that train step was applied then.
         """
         if not tf.inside_function():
-            return self._run(self._agent_train, experience)
+            return self._train(experience)
         first = len(write_order.operations_from(0))
-        loss_info = self._run(self._agent_train, experience)
+        loss_info = self._train(experience)
         # Once for all replicas, whose operations stand in one graph.
         losses = self._strategy.experimental_local_results(loss_info.loss)
         self._check = train_guard.guard(first, losses, self._notes)
         return loss_info
+
+    def trace(self) -> None:
+        """Traces a train step on what the agent says of its data, which creates its variables."""
+        specs = tensor_spec.add_outer_dims_nest(
+            self._agent.training_data_spec, (None, self._agent.train_sequence_length)
+        )
+        if self._use_kwargs:
+            specs = dict(experience=specs)
+        tf.function(self.train, autograph=False).get_concrete_function(specs)
 
     def latest_batch(self) -> dict[str, np.ndarray]:
         """The batch of the latest train step, and what the agent has noted of it, by name.
@@ -68,9 +90,18 @@ class ReplicaStep:
         """
         return self._notes.read()
 
+    def gauges(self) -> dict[str, float]:
+        """What the agent has gauged of the latest train step; see `batch_notes.gauge`."""
+        return self._notes.gauges()
+
     def close(self) -> None:
         """Lets go of the latest batch; there must be no train step after it."""
         self._notes.close()
+
+    def abandon(self) -> None:
+        """Tells those who train together with this process that a train step has failed."""
+        if self._group is not None:
+            self._group.abandon()
 
     def loss(self, experience: Any) -> Any:
         """The losses of each replica, without training."""
@@ -84,8 +115,8 @@ class ReplicaStep:
         first = len(write_order.operations_from(0))
         if self._after_train:
             self._call_after_train(experience, sample_info, loss_info)
-        if self._made is not None:
-            self._made.assign_add(1)
+        if self.made is not None:
+            self.made.assign_add(1)
         if tf.inside_function():
             graph = tf.compat.v1.get_default_graph()
             if self._check is not None and self._check.graph is graph:
@@ -115,6 +146,19 @@ class ReplicaStep:
         """The losses summed over replicas."""
         return self.reduce(loss_info, tf.distribute.ReduceOp.SUM)
 
+    @tf.autograph.experimental.do_not_convert
+    def _train(self, experience: Any) -> Any:
+        # What an agent may have to exchange between replicas within loops of its own.
+        together = getattr(self._agent, "train_on_replicas", None)
+        if together is None or self._strategy.num_replicas_in_sync == 1:
+            return self._run(self._agent_train, experience)
+        kwargs = experience if self._use_kwargs else dict(experience=experience)
+        first = tf.nest.map_structure(
+            lambda leaf: self._strategy.experimental_local_results(leaf)[0], kwargs
+        )
+        with self._notes.over(_named(**first)):
+            return together(**kwargs)
+
     def _run(self, fn: Callable[..., Any], experience: Any) -> Any:
         if self._use_kwargs:
             return self._strategy.run(fn, kwargs=experience, options=self._run_options)
@@ -123,7 +167,7 @@ class ReplicaStep:
     # AutoGraph must not go into an agent: it is slow there, and agents do not need it.
     @tf.autograph.experimental.do_not_convert
     def _agent_train(self, *args: Any, **kwargs: Any) -> tf_agent.LossInfo:
-        with self._notes.over(_named(*args, **kwargs)):
+        with self._notes.over(_named(*args, **kwargs)), replicas.joined(self._group):
             return self._agent.train(*args, **kwargs)
 
     @tf.autograph.experimental.do_not_convert

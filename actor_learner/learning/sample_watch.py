@@ -78,13 +78,17 @@ class SampleWatch:
     Args:
       train_step: Grows while training goes on.
       timeout_seconds: Deadline; None for none.
+
+    Raises:
+      ValueError: If the deadline is not above 0.
     """
 
-    def __init__(
-        self,
-        train_step: tf.Variable,
-        timeout_seconds: float | None,
-    ) -> None:
+    def __init__(self, train_step: tf.Variable, timeout_seconds: float | None) -> None:
+        if timeout_seconds is not None and timeout_seconds <= 0:
+            raise ValueError(
+                f"Learner.sample_timeout_seconds must be above 0, got {timeout_seconds}; None "
+                "waits for ever"
+            )
         self._train_step = train_step
         self._timeout = timeout_seconds
         self._first = FIRST_WARNING_SECONDS

@@ -20,15 +20,18 @@ class TrainCalls:
       agent: Is trained, by `replicas`.
       train_step: Is raised by the agent.
       replicas: Takes the train steps.
-      recording_loop: Calls them in a graph that records summaries.
-      quiet_loop: Calls them in one that does not.
+      step: Trains on the next batch of an iterator; traced into both loops.
+      as_numbers: Whether the loops return losses as NumPy scalars instead of tensors.
       summary_interval: Train steps between summaries; 0 for none.
       writer: Writes them; on a full disk train steps go on without.
       policy: Says what to do about steps that are not finite.
-      made: Is raised by `replicas` after each train step; None if they are never skipped.
       save: Called before training ends with an error; returns a clause that says what was saved.
       context: Makes what agents and summaries expect around them. Entered to build graphs and to
         record; calls of the quiet graphs need none.
+
+    Attributes:
+      recording_loop: Takes train steps in a graph that records summaries.
+      quiet_loop: Takes them in one that does not.
     """
 
     def __init__(
@@ -37,24 +40,26 @@ class TrainCalls:
         agent: tf.Module,
         train_step: tf.Variable,
         replicas: replica_step.ReplicaStep,
-        recording_loop: train_loop.TrainLoop,
-        quiet_loop: train_loop.TrainLoop,
+        step: Callable[[Any], Any],
+        as_numbers: bool,
         summary_interval: int,
         writer: summaries.Summaries,
         policy: not_finite.NotFinitePolicy,
-        made: tf.Variable | None,
         save: Callable[[], str],
         context: Callable[[], contextlib.AbstractContextManager[None]],
     ) -> None:
         self._agent = agent
         self.counter = train_step
         self._replicas = replicas
-        self._recording_loop = recording_loop
-        self._quiet_loop = quiet_loop
+        self.recording_loop, self.quiet_loop = (
+            train_loop.TrainLoop(
+                step, replicas.sum, train_step, one_by_one=policy.skips, as_numbers=as_numbers
+            )
+            for _ in range(2)
+        )
         self._stretches = train_loop.StretchPlanner(summary_interval) if summary_interval else None
         self._writer = writer
         self._policy = policy
-        self._made = made
         self._save = save
         self._context = context
         self._losses: Any = None  # The last ones; None before the first.
@@ -62,6 +67,16 @@ class TrainCalls:
         self._step: int | None = None  # Where the last call left it; None if that is not known.
         self._counts_alone = True  # Nobody else was seen to change the train step.
         counters.note_writer(self)
+
+    def trace(self, iterator: Any) -> None:
+        """Traces a train step, which creates its variables; takes nothing from `iterator`."""
+        # Recording first: functions inside the agent are traced once for both graphs, and their
+        # summaries, which look at the step themselves, must not be left out of them.
+        if self._stretches is not None:
+            self.recording_loop.trace(iterator)
+            return
+        with tf.summary.record_if(False):
+            self.quiet_loop.trace(iterator)
 
     @property
     def last_step(self) -> int:
@@ -106,7 +121,8 @@ class TrainCalls:
         """
         # Reading takes no time beside many iterations. Before a single one it would, and a step
         # that somebody has changed since is found out by it: only its summary may be missed.
-        first = step = self.step_now() if iterations == 1 else self._read_step()
+        known = iterations == 1 or self._stretches is None
+        first = step = self.step_now() if known else self._read_step()
         self._step = None  # Whatever may be raised now.
         left, skipped = iterations, self._policy.skipped
         while left:
@@ -117,6 +133,7 @@ class TrainCalls:
                     step = self._attempt(step, left, iterator, parallel_iterations, bind)
                 left = 0
             except tf.errors.InvalidArgumentError as error:
+                self._replicas.abandon()
                 made = 0 if made_before is None else self._made_so_far() - made_before
                 self._skip_or_raise(error, made)
                 step = self._read_step()
@@ -133,7 +150,7 @@ class TrainCalls:
         self._last_step = step
         self._step = step if self._counts_alone else None
         if self._losses is None:
-            loop = self._quiet_loop if self._stretches is None else self._recording_loop
+            loop = self.quiet_loop if self._stretches is None else self.recording_loop
             with self._context():
                 return loop.not_a_number(iterator), step
         return self._losses, step
@@ -170,9 +187,7 @@ class TrainCalls:
         before = self._read_step()
         try:
             with self._context():
-                return self._recording_loop.run(
-                    iterations, iterator, parallel_iterations, bind=bind
-                )
+                return self.recording_loop.run(iterations, iterator, parallel_iterations, bind=bind)
         except tf.errors.OpError as error:
             if not self._writer.are_cause_of(error):
                 raise
@@ -183,14 +198,15 @@ class TrainCalls:
     def _call_quietly(
         self, iterations: int, iterator: Any, parallel_iterations: int, bind: bool
     ) -> train_loop.Trained:
-        loop = self._quiet_loop
+        loop = self.quiet_loop
         if bind and loop.is_bound(iterations, iterator, parallel_iterations):
             return loop.run(iterations, iterator, parallel_iterations, bind=True)
         with self._context(), tf.summary.record_if(False):
             return loop.run(iterations, iterator, parallel_iterations, bind=bind)
 
     def _made_so_far(self) -> int:
-        return 0 if self._made is None else int(self._made.numpy())
+        made = self._replicas.made
+        return 0 if made is None else int(made.numpy())
 
     def _skip_or_raise(self, error: tf.errors.InvalidArgumentError, made: int) -> None:
         """Leaves out a step that failed with `error` after `made` others, or raises."""

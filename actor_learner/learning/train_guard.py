@@ -49,6 +49,7 @@ def guard(first: int, losses: Sequence[Any], notes: batch_notes.BatchNotes) -> t
     in_order = sorted(places, key=places.get)
     last = write_order.order(in_order)
     _keep(notes, index, places, in_order)
+    notes.keep_gauges()
     for tensor in list(notes.tensors.values())[:1]:
         for operation in in_order:
             if write_order.is_assignment(operation) and not operation.control_inputs:

@@ -161,6 +161,7 @@ class TrainLoop:
         train_step: tf.Variable,
         *,
         one_by_one: bool = False,
+        as_numbers: bool = False,
     ):
         """Wraps a train step.
 
@@ -170,17 +171,20 @@ class TrainLoop:
           train_step: Counts train steps.
           one_by_one: Pull a batch only when the train step before is complete. Else, if a step
             fails, the next batch may be under way: it is lost then, and the iterator with it.
+          as_numbers: Give losses as NumPy scalars, not tensors: a bound call then makes one tensor
+            for all of them and the train step.
         """
         self.trace_count = 0  # How often the train step was traced.
         self._step = step
         self._reduce = reduce
         self._train_step = train_step
         self._one_by_one = one_by_one
+        self._as_numbers = as_numbers
         # AutoGraph stays on here because a caller's after-train function may rely on it.
         self._traced_step = tf.function(self._count_and_step)
         self._loop = tf.function(self._build_loop, autograph=False)
         # By parallel_iterations; None for a single iteration.
-        self._bound: dict[int | None, graph_call.GraphCall] = {}
+        self._bound: dict[int | None, Callable[..., Trained]] = {}
         self._bound_iterator: Any = None
 
     def trace(self, iterator: Any) -> None:
@@ -216,8 +220,7 @@ class TrainLoop:
         """
         eagerly = tf.config.functions_run_eagerly()
         if bind and not eagerly and isinstance(iterator, tf.data.Iterator):
-            losses, steps = self._call_bound(iterations, iterator, parallel_iterations)
-            return Trained(losses, *np.asarray(steps).tolist())
+            return self._call_bound(iterations, iterator, parallel_iterations)
         before = int(counters.read(self._train_step))
         if eagerly:
             for _ in range(iterations):
@@ -226,9 +229,11 @@ class TrainLoop:
         else:
             count = counters.constant(iterations, tf.int64)
             losses = self._loop(count, iterator, parallel_iterations)
+        if self._as_numbers:
+            losses = tf.nest.map_structure(lambda loss: loss.numpy(), losses)
         return Trained(losses, before, int(counters.read(self._train_step)))
 
-    def _call_bound(self, iterations: int, iterator: Any, parallel_iterations: int) -> Any:
+    def _call_bound(self, iterations: int, iterator: Any, parallel_iterations: int) -> Trained:
         if iterator is not self._bound_iterator:
             self._bound.clear()
             self._bound_iterator = iterator
@@ -239,22 +244,26 @@ class TrainLoop:
             call = self._bound[key] = self._bind(iterator, key)
         return call() if single else call(counters.constant(iterations, tf.int64))
 
-    def _bind(self, iterator: Any, parallel_iterations: int | None) -> graph_call.GraphCall:
+    def _bind(self, iterator: Any, parallel_iterations: int | None) -> Callable[..., Trained]:
+        outcome = _NumbersOutcome() if self._as_numbers else _TensorsOutcome()
+
         def counted(train: Callable[[], Any]) -> Any:
             before = self._train_step.read_value()
             losses = train()
-            return losses, tf.stack([before, self._train_step.read_value()])
+            return outcome.pack(losses, tf.stack([before, self._train_step.read_value()]))
 
         if parallel_iterations is None:
             fn = tf.function(
                 lambda: counted(lambda: self._reduce(self._traced_step(iterator))), autograph=False
             )
-            return graph_call.GraphCall(fn.get_concrete_function())
+            call = graph_call.GraphCall(fn.get_concrete_function())
+            return lambda: outcome.unpack(call())
         fn = tf.function(
             lambda count: counted(lambda: self._build_loop(count, iterator, parallel_iterations)),
             autograph=False,
         )
-        return graph_call.GraphCall(fn.get_concrete_function(tf.TensorSpec([], tf.int64)))
+        call = graph_call.GraphCall(fn.get_concrete_function(tf.TensorSpec([], tf.int64)))
+        return lambda count: outcome.unpack(call(count))
 
     def _count_and_step(self, iterator: Any) -> Any:
         self.trace_count += 1
@@ -288,6 +297,37 @@ class TrainLoop:
         flat = tf.nest.flatten(nests[-1], expand_composites=True)
         flat = [leaf if leaf is None else next(values) for leaf in flat]
         return self._reduce(tf.nest.pack_sequence_as(nests[-1], flat, expand_composites=True))
+
+
+class _TensorsOutcome:
+    """What a bound graph returns: the losses as they are."""
+
+    def pack(self, losses: Any, steps: tf.Tensor) -> Any:
+        return losses, steps
+
+    def unpack(self, outputs: Any) -> Trained:
+        losses, steps = outputs
+        return Trained(losses, *np.asarray(steps).tolist())
+
+
+class _NumbersOutcome:
+    """What a bound graph returns: all in one vector, whose numbers float64 holds as they are."""
+
+    def __init__(self) -> None:
+        self._losses: Any = None  # The nest of them, in the graph.
+        self._types: list[Callable[[float], Any]] = []
+
+    def pack(self, losses: Any, steps: tf.Tensor) -> tf.Tensor:
+        self._losses, scalars = losses, tf.nest.flatten(losses)
+        self._types = [scalar.dtype.as_numpy_dtype for scalar in scalars]
+        flat = [tf.cast(scalar, tf.float64) for scalar in scalars]
+        return tf.concat([tf.cast(steps, tf.float64), tf.stack(flat)], axis=0)
+
+    def unpack(self, outputs: tf.Tensor) -> Trained:
+        before, after, *numbers = np.asarray(outputs).tolist()
+        scalars = [kind(number) for kind, number in zip(self._types, numbers)]
+        losses = tf.nest.pack_sequence_as(self._losses, scalars)
+        return Trained(losses, int(before), int(after))
 
 
 def _tensors(nest: Any) -> list[tf.Tensor]:

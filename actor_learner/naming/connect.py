@@ -1,4 +1,4 @@
-"""From the address of a name registry to the registry."""
+"""Opens a name registry by its URL."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _FORMS = "memory://NAME, file:///DIRECTORY, a path, redis://HOST:PORT/DATABASE o
 
 
 def registry_url(given: str | None = None, default: str | None = None) -> str:
-    """Where the registry is: what was given, else `ACTOR_LEARNER_REGISTRY`, else the default.
+    """Returns the registry's URL: the one given, else `ACTOR_LEARNER_REGISTRY`, else the default.
 
     Raises:
-      errors.ConfigError: If none of them says.
+      errors.ConfigError: If there is none of them.
     """
     url = given or os.environ.get(ENVIRONMENT_VARIABLE) or default
     if not url:
@@ -46,8 +46,8 @@ def connect(
     Args:
       url: `memory://name` (within this process), `file:///directory` or a plain path (one machine,
         or a shared file system), `redis://host:port/database`, `rediss://...` or `unix:///socket`.
-      who: How error messages call this end, e.g. `actor-3`.
-      poll_seconds: The longest time between two looks of `wait`.
+      who: What error messages call this end, e.g. `actor-3`.
+      poll_seconds: The longest time between two checks of `wait`.
       patience_seconds: How long to wait for a server that does not answer.
 
     Raises:

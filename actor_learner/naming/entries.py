@@ -1,4 +1,4 @@
-"""What a registry holds under a name, and which names, values and times to live it takes."""
+"""What a registry holds under a name, and which names, values and times to live it accepts."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from actor_learner.naming import name_errors
 
-LONGEST_NAME = 240
-LONGEST_VALUE = 65_536
-SHORTEST_TTL = 0.01
+MAX_NAME_CHARACTERS = 240
+MAX_VALUE_BYTES = 65_536
+MIN_TTL = 0.01
 
 # None of these characters means anything to a file system or in a pattern of Redis.
 _PART = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:@+=-]*\Z")
@@ -23,7 +23,7 @@ class Entry(NamedTuple):
     Attributes:
       value: What was added.
       owner: Token of the registry object that added it.
-      ttl: Seconds it lives after it was added or refreshed; None for ever.
+      ttl: Seconds until it expires after it was added or refreshed; None if it does not.
     """
 
     value: str
@@ -40,7 +40,7 @@ class Outcome(enum.Enum):
 
 
 def is_entry(value: object, owner: object, ttl: object) -> bool:
-    """Whether what a backend has read can be an entry: anybody may write to a file or a server."""
+    """Whether what a backend has read can be an entry, since anybody may write to its storage."""
     return (
         isinstance(value, str)
         and isinstance(owner, str)
@@ -49,7 +49,7 @@ def is_entry(value: object, owner: object, ttl: object) -> bool:
 
 
 def ownership(entry: Entry | None, owner: str) -> Outcome:
-    """How a request of `owner` about what is there now has to end."""
+    """Returns the outcome of a request by `owner` about the entry that is there now."""
     if entry is None:
         return Outcome.ABSENT
     return Outcome.DONE if entry.owner == owner else Outcome.FOREIGN
@@ -65,9 +65,10 @@ def check_name(name: str) -> str:
         raise name_errors.InvalidNameError(
             f"{name!r} cannot be a name: it must be a path such as 'run/jobs/actor/0'"
         )
-    if len(name) > LONGEST_NAME:
+    if len(name) > MAX_NAME_CHARACTERS:
         raise name_errors.InvalidNameError(
-            f"the name {name!r} has {len(name)} characters; {LONGEST_NAME} are the most"
+            f"the name {name!r} has {len(name)} characters; at most {MAX_NAME_CHARACTERS} are "
+            "allowed"
         )
     for part in name.split("/"):
         if not _PART.match(part):
@@ -106,10 +107,10 @@ def check_value(name: str, value: str) -> str:
         raise name_errors.InvalidNameError(
             f"the value of {name!r} is not text that can be written as UTF-8: {error}"
         ) from error
-    if size > LONGEST_VALUE:
+    if size > MAX_VALUE_BYTES:
         raise name_errors.InvalidNameError(
-            f"the value of {name!r} has {size:,} bytes; {LONGEST_VALUE:,} are the most: registries "
-            "hold addresses and states, not data"
+            f"the value of {name!r} has {size:,} bytes; at most {MAX_VALUE_BYTES:,} are allowed: "
+            "registries hold addresses and states, not data"
         )
     return value
 
@@ -120,8 +121,8 @@ def check_ttl(name: str, ttl: float | None) -> float | None:
     Raises:
       name_errors.InvalidNameError: If it is not.
     """
-    if ttl is not None and not (math.isfinite(ttl) and ttl >= SHORTEST_TTL):
+    if ttl is not None and not (math.isfinite(ttl) and ttl >= MIN_TTL):
         raise name_errors.InvalidNameError(
-            f"the ttl of {name!r} is {ttl} s; it must be None or at least {SHORTEST_TTL} s"
+            f"the ttl of {name!r} is {ttl} s; it must be None or at least {MIN_TTL} s"
         )
     return ttl

@@ -1,8 +1,9 @@
 """A name registry in a directory, for jobs on one machine or with a shared file system.
 
-One file per name. It is written beside and renamed, so that readers, who need no lock, see the old
-content or the new. Whoever changes anything holds the directory's lock meanwhile, for far less than
-a millisecond, so that looking whether an entry has run out and replacing it are one act.
+There is one file per name. It is written under another name and renamed, so that readers, which
+need no lock, see either the old content or the new. Whoever changes anything holds the directory's
+lock, for far less than a millisecond, so that checking whether an entry has expired and replacing
+it are one step.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from actor_learner.naming import entries, registry
 from actor_learner.support import disk_space, file_lock
 
 _LOCK = ".lock"
-# Only the lock's holder writes; what it leaves behind when killed is overwritten by the next.
+# Only the holder of the lock writes it; the next one overwrites what a killed one has left.
 _INCOMING = ".incoming"
-# A file whose block is taken already, to write to when the disk is full; enough for all but the
-# status of a job that has failed.
+# A file that already has its block, to write to when the disk is full; large enough for all but the
+# status of a failed job.
 _SPARE, _FORMER = ".spare", ".former"
 _SPARE_BYTES = 4_096
 # Stands for the slash in file names; no name contains it.
@@ -51,13 +52,13 @@ class _Record(NamedTuple):
 class FileRegistry(registry.NameRegistry):
     """Names in a directory; objects with the same directory share them.
 
-    Times to live do not depend on the time of day where it can be avoided: of an entry written on
-    this machine the age is taken from the clock that starts with the machine; of others it is the
-    difference of two times that the file system itself has put down, so that machines whose clocks
+    Ages do not depend on the time of day where that can be avoided. The age of an entry that was
+    written on this machine is measured by the clock that starts with the machine. The age of any
+    other is the difference of two times recorded by the file system, so that machines whose clocks
     differ agree on it.
 
     Args:
-      directory: Where; it is made if missing.
+      directory: The directory, which is made if missing.
       clock: Seconds since the start of the machine, the same for all its processes.
       lock_timeout: The longest wait for others that change something, in seconds.
       **options: Of `NameRegistry`: who, poll_seconds.
@@ -88,7 +89,7 @@ class FileRegistry(registry.NameRegistry):
 
     @property
     def directory(self) -> pathlib.Path:
-        """Where; absolute."""
+        """The directory, as an absolute path."""
         return self._directory
 
     def _create(self, name: str, entry: entries.Entry, replace: bool) -> bool:
@@ -141,15 +142,15 @@ class FileRegistry(registry.NameRegistry):
         pass  # Every call opens and closes what it needs.
 
     def _remove_expired(self) -> None:
-        """Keeps the directory from filling up with what killed jobs have left."""
+        """Removes what killed jobs have left, so that the directory does not fill up."""
         if all(self._read(name) is not None for name in self._names("")):
             return
-        with self._changing("removing names that have run out"):
+        with self._changing("removing expired names"):
             for name in self._names(""):
                 if self._live(name) is None:
                     self._path(name).unlink(missing_ok=True)
 
-    # Below, the lock is held by those who write.
+    # Callers that write hold the lock in what follows.
 
     @contextlib.contextmanager
     def _changing(self, purpose: str) -> Iterator[None]:
@@ -192,7 +193,7 @@ class FileRegistry(registry.NameRegistry):
             age = self._clock() - record.renewed
         else:
             age = self._file_system_time() - record.modified
-        # A time so far in the future was put down by a clock that has been set back since.
+        # A time so far in the future was written by a clock that has been set back since.
         return abs(age) < ttl
 
     def _record(self, name: str) -> _Record | None:
@@ -207,7 +208,7 @@ class FileRegistry(registry.NameRegistry):
             entry = entries.Entry(content["value"], content["owner"], content["ttl"])
             boot, renewed = content["boot"], content["renewed"]
             if not entries.is_entry(*entry) or not isinstance(renewed, (int, float)):
-                raise TypeError("a value has another type than it has in an entry")
+                raise TypeError("a value has the wrong type")
             return _Record(entry, boot, renewed, modified)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             # Renaming is atomic for other processes, but not if the machine loses its power.
@@ -235,7 +236,7 @@ class FileRegistry(registry.NameRegistry):
                 self._make_spare()
 
     def _write_to_spare(self, name: str, text: bytes) -> None:
-        """Writes without taking room on the disk: no lease shall run out because it is full.
+        """Writes without taking room on the disk: a full disk must not make leases expire.
 
         The spare file becomes that of `name`, whose former one becomes the spare.
 
@@ -254,7 +255,7 @@ class FileRegistry(registry.NameRegistry):
         with open(spare, "r+b") as file:
             file.write(text.ljust(size))  # JSON does not mind the spaces.
         if path.exists():
-            os.link(path, former)  # Or its blocks would be free, for anybody to take.
+            os.link(path, former)  # Otherwise its blocks would be free for anybody to take.
         os.replace(spare, path)
         if former.exists():
             os.rename(former, spare)

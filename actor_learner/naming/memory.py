@@ -10,7 +10,7 @@ from actor_learner.naming import entries, registry
 
 
 class _Space:
-    """The entries of one name of memory, with the times they run out."""
+    """The entries that registries of one `space` share, with the times at which they expire."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -26,8 +26,8 @@ class MemoryRegistry(registry.NameRegistry):
     """Names in this process; objects with the same `space` share them.
 
     Args:
-      space: Which names; they live as long as the process.
-      clock: Seconds, by which names run out.
+      space: Tells several sets of names apart; they live as long as the process.
+      clock: Returns seconds, by which names expire.
       **options: Of `NameRegistry`: who, poll_seconds.
     """
 
@@ -106,7 +106,7 @@ class MemoryRegistry(registry.NameRegistry):
         with self._space.changed:
             self._space.changed.notify_all()
 
-    # With the lock held, which threads may take again.
+    # Called with the lock held, which is reentrant.
 
     def _live(self, name: str) -> entries.Entry | None:
         entry, end = self._space.entries.get(name, (None, 0.0))

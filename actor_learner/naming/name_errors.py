@@ -1,4 +1,4 @@
-"""What can go wrong with names."""
+"""Errors of name registries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class NamingError(errors.ActorLearnerError):
 
 
 class InvalidNameError(NamingError, ValueError):
-    """A name, value or time to live that no registry can take."""
+    """A name, value or time to live that no registry accepts."""
 
 
 class NameTakenError(NamingError):
@@ -28,7 +28,7 @@ class NameTakenError(NamingError):
 
 
 class NameNotFoundError(NamingError, LookupError):
-    """There is no such name, or its time to live has run out."""
+    """There is no such name, or it has expired."""
 
 
 class NotOwnerError(NamingError):
@@ -40,4 +40,4 @@ class NameWaitTimeoutError(NamingError, TimeoutError):
 
 
 class RegistryUnavailableError(NamingError):
-    """The registry's server or directory does not answer. Trying again later may help."""
+    """The registry's server or directory does not answer; it may later."""

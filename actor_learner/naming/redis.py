@@ -75,7 +75,7 @@ _OUTCOMES = {1: entries.Outcome.DONE, 0: entries.Outcome.ABSENT, -1: entries.Out
 class RedisRegistry(registry.NameRegistry):
     """Names in a Redis server; objects with the same server and database share them.
 
-    Names run out by the server's clock alone. A server without persistence forgets all names when
+    Names expire by the server's clock alone. A server without persistence forgets all names when
     it restarts.
 
     Args:
@@ -180,12 +180,12 @@ class RedisRegistry(registry.NameRegistry):
     def _disconnect(self) -> None:
         with self._calls_changed:
             self._disconnected = True
-            # The client fails in ways of its own if it is closed under other threads' calls.
+            # The client fails in odd ways if it is closed while other threads use it.
             self._calls_changed.wait_for(lambda: self._calls == 0, self._timeout)
         self._client.close()
 
     def _stored(self, keys: Sequence[str]) -> list[str | None]:
-        """The texts of keys; None where there is none, or something that is not a text."""
+        """Returns the texts of keys; None where there is none, or something else."""
         return self._client.mget(keys)
 
     def _decoded(self, name: str, stored: str | None) -> entries.Entry | None:
@@ -201,7 +201,7 @@ class RedisRegistry(registry.NameRegistry):
             return None
 
     def _keys(self, prefix: str) -> list[str]:
-        # Names hold none of the characters that mean something in a pattern.
+        # Names contain no character that is special in a pattern.
         found = set(self._client.scan_iter(f"{KEY_PREFIX}{prefix}*", count=_SCAN_COUNT))
         return [key for key in found if entries.is_beneath(key[len(KEY_PREFIX) :], prefix)]
 

@@ -18,9 +18,10 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Callable
 
-from actor_learner.naming import entries, messages, name_errors
+from actor_learner.naming import entries, name_errors
 
 NamingError = name_errors.NamingError
 InvalidNameError = name_errors.InvalidNameError
@@ -31,6 +32,7 @@ NameWaitTimeoutError = name_errors.NameWaitTimeoutError
 RegistryUnavailableError = name_errors.RegistryUnavailableError
 
 _FIRST_PAUSE = 0.01
+_MAX_NAMES_SHOWN = 12
 
 
 class NameRegistry(abc.ABC):
@@ -40,16 +42,16 @@ class NameRegistry(abc.ABC):
 
     Each registry object is an owner with a token of its own, left with all it adds. Only it may
     `touch`, `update` or `delete` what it added, so that a job that was replaced cannot, by
-    accident, disturb its successor. Whoever means to interfere has `add(..., replace=True)`,
+    accident, disturb its successor. To interfere on purpose, there are `add(..., replace=True)`,
     `take` and `clear_subtree`.
 
-    A name with a time to live (`ttl`) is gone so many seconds after it was last added, touched or
-    updated. It may then be added by anybody; of several that try at once exactly one succeeds.
+    A name with a time to live (`ttl`) expires so many seconds after it was last added, touched or
+    updated. Anybody may then add it; if several try at once, exactly one succeeds.
 
     May be used from several threads.
 
     Attributes:
-      who: How error messages call this end, e.g. `actor-3`.
+      who: What error messages call this end, e.g. `actor-3`.
       owner: The token, unique among all registry objects: `<who>@<host>:<process>#<random>`.
     """
 
@@ -58,7 +60,7 @@ class NameRegistry(abc.ABC):
 
         Args:
           who: What to call it; None for a name made of the process's number.
-          poll_seconds: The longest time between two looks of `wait`.
+          poll_seconds: The longest time between two checks of `wait`.
         """
         self.who = who or f"process {os.getpid()}"
         self.owner = _token(who)
@@ -72,7 +74,7 @@ class NameRegistry(abc.ABC):
 
         Args:
           name: The name.
-          value: What others shall find.
+          value: What others find under it.
           ttl: Seconds until the name vanishes unless refreshed; None for never.
           replace: Take the name over from whoever has it, this registry object included. The
             former owner can no longer refresh or delete it, and is told so.
@@ -90,13 +92,13 @@ class NameRegistry(abc.ABC):
         if not self._create(name, entry, replace):
             holder = self._read(name)
             raise NameTakenError(
-                messages.taken(self.who, name, str(self), holder),
+                _taken(self.who, name, str(self), holder),
                 name=name,
                 holder=holder.owner if holder else None,
             )
 
     def get(self, name: str) -> str:
-        """The value of a name.
+        """Returns the value of a name.
 
         Raises:
           NameNotFoundError: If it is not there.
@@ -104,12 +106,12 @@ class NameRegistry(abc.ABC):
         self._require_open()
         entry = self._read(entries.check_name(name))
         if entry is None:
-            near = messages.neighbours(name, self._scan)
+            near = _neighbours(name, self._scan)
             raise NameNotFoundError(f"there is no name {name!r} in {self}; {near}")
         return entry.value
 
     def wait(self, name: str, timeout: float) -> str:
-        """The value of a name, once it is there; blocks up to `timeout` seconds.
+        """Waits up to `timeout` seconds for a name; returns its value.
 
         A registry that does not answer meanwhile is tried again until then.
 
@@ -129,7 +131,7 @@ class NameRegistry(abc.ABC):
                 if entry is not None:
                     return entry.value
                 if left <= 0:
-                    near = messages.neighbours(name, self._scan)
+                    near = _neighbours(name, self._scan)
                     raise NameWaitTimeoutError(
                         f"{waiting}, and nobody has added it; {near}. Is the job that adds it "
                         "running, with this registry?"
@@ -153,7 +155,7 @@ class NameRegistry(abc.ABC):
         self._require_done(name, self._renew(entries.check_name(name), self.owner, None), "refresh")
 
     def touch_all(self, names: Sequence[str]) -> dict[str, entries.Outcome]:
-        """Refreshes several names of ours in one operation; says of each how that has ended."""
+        """Refreshes several names of ours in one operation; returns the outcome of each."""
         self._require_open()
         checked = [entries.check_name(name) for name in names]
         return dict(zip(checked, self._renew_all(checked, self.owner)))
@@ -180,7 +182,7 @@ class NameRegistry(abc.ABC):
         self._require_done(name, self._remove(entries.check_name(name), self.owner), "delete")
 
     def take(self, name: str) -> str:
-        """Removes a name, whoever added it, and returns its value; of several one gets it.
+        """Removes a name, whoever added it, and returns its value; of several callers, one gets it.
 
         Raises:
           NameNotFoundError: If it is not there.
@@ -192,7 +194,7 @@ class NameRegistry(abc.ABC):
         return entry.value
 
     def find_subtree(self, prefix: str = "") -> dict[str, str]:
-        """Names and values of `prefix` itself and all beneath it, by name; all of them for ""."""
+        """Returns the values of `prefix` and all names beneath it, by name; all names for ""."""
         self._require_open()
         found = self._scan(entries.check_prefix(prefix))
         return {name: found[name].value for name in sorted(found)}
@@ -206,7 +208,7 @@ class NameRegistry(abc.ABC):
         return self._clear(entries.check_prefix(prefix))
 
     def close(self) -> None:
-        """Ends the use of this object; what it has added stays until it runs out. Safe twice."""
+        """Closes this object; what it has added stays until it expires. Safe to call twice."""
         if not self._closed.is_set():
             self._closed.set()
             self._disconnect()
@@ -219,7 +221,7 @@ class NameRegistry(abc.ABC):
 
     @abc.abstractmethod
     def __str__(self) -> str:
-        """What and where it is, for messages."""
+        """What and where it is, for"""
 
     # What a backend writes. Names and values have been checked; expired entries are absent.
 
@@ -275,10 +277,10 @@ class NameRegistry(abc.ABC):
 
     def _require_done(self, name: str, outcome: entries.Outcome, verb: str) -> None:
         if outcome is entries.Outcome.ABSENT:
-            raise NameNotFoundError(messages.absent(self.who, name, str(self), verb))
+            raise NameNotFoundError(_absent(self.who, name, str(self), verb))
         if outcome is entries.Outcome.FOREIGN:
             holder = self._read(name)
-            raise NotOwnerError(messages.foreign(name, str(self), verb, self.owner, holder))
+            raise NotOwnerError(_foreign(name, str(self), verb, self.owner, holder))
 
 
 def _token(who: str | None) -> str:
@@ -288,3 +290,58 @@ def _token(who: str | None) -> str:
     if "\n" in who:
         raise InvalidNameError(f"who={who!r} must be one line")
     return f"{who}@{place}"
+
+
+def _taken(who: str, name: str, place: str, holder: entries.Entry | None) -> str:
+    """Why a name could not be added; `holder` is None if it went away at that very moment."""
+    if holder is None:
+        return (
+            f"the name {name!r} in {place} was taken when {who} wanted to add it, and is free by "
+            "now: try again"
+        )
+    end = "stays until it is deleted"
+    if holder.ttl is not None:
+        end = f"vanishes {holder.ttl:g} s after that one has stopped refreshing it"
+    return (
+        f"{who} cannot add the name {name!r} to {place}: {holder.owner} has it, with the value "
+        f"{_short(holder.value)}, and it {end}. Stop that one, or use another name"
+    )
+
+
+def _absent(who: str, name: str, place: str, verb: str) -> str:
+    """Why a name could not be refreshed, changed or deleted: it is gone."""
+    return (
+        f"{who} cannot {verb} the name {name!r} in {place}: it is not there. It was never added, "
+        "it has expired, or somebody removed it"
+    )
+
+
+def _foreign(name: str, place: str, verb: str, owner: str, holder: entries.Entry | None) -> str:
+    """Why a name could not be refreshed, changed or deleted: it is another's."""
+    return (
+        f"{owner} cannot {verb} the name {name!r} in {place}: it belongs to "
+        f"{holder.owner if holder else 'somebody else'}"
+    )
+
+
+def _neighbours(name: str, find: Callable[[str], Collection[str]]) -> str:
+    """Which names there are beneath the nearest parent of `name` that has any.
+
+    Args:
+      name: A name that is missing.
+      find: Returns the names beneath a prefix.
+    """
+    parent = name.rpartition("/")[0]
+    found = sorted(find(parent))
+    while parent and not found:
+        parent = parent.rpartition("/")[0]
+        found = sorted(find(parent))
+    if not found:
+        return "the registry is empty"
+    more = len(found) - _MAX_NAMES_SHOWN
+    shown = ", ".join(found[:_MAX_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return f"beneath {parent!r} there are {shown}" if parent else f"there are {shown}"
+
+
+def _short(value: str) -> str:
+    return repr(value if len(value) <= 60 else f"{value[:57]}...")

@@ -1,4 +1,4 @@
-"""What can go wrong with stored parameters."""
+"""Errors of parameter stores."""
 
 from __future__ import annotations
 

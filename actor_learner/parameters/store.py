@@ -20,14 +20,8 @@ from typing import Any
 
 from absl import logging
 
-from actor_learner.parameters import (
-    archive,
-    identifiers,
-    parameter_errors,
-    tag_file,
-    version_files,
-    versions,
-)
+from actor_learner.parameters import archive, parameter_errors, version_files, versions
+from actor_learner.parameters import where as where_lib
 from actor_learner.support import file_lock
 
 ParameterError = parameter_errors.ParameterError
@@ -40,7 +34,7 @@ StoredVersion = versions.StoredVersion
 DIRECTORY = "parameters"
 """Where the store of a run lies, in the run's directory."""
 
-LATEST = identifiers.LATEST
+LATEST = versions.LATEST
 
 # Each time a version that a reader has chosen is gone by the time it opens it, it chooses again.
 _CHOICES = 100
@@ -96,9 +90,9 @@ class ParameterStore:
         Raises:
           ParameterError: If any of these cannot be stored, or the directory cannot be written.
         """
-        identifiers.check_name(name)
-        tags = tuple(identifiers.check_tag(tag) for tag in tags)
-        version = identifiers.check_version(version)
+        versions.check_name(name)
+        tags = tuple(versions.check_tag(tag) for tag in tags)
+        version = versions.check_version(version)
         arrays = archive.prepare(values)
         text = archive.check_metadata(metadata)
         directory = self._directory / name
@@ -115,8 +109,10 @@ class ParameterStore:
                     version_files.sync(directory)
                     if tags:
                         pointing = dict.fromkeys(tags, path.name)
-                        tag_file.write(directory, {**tag_file.read(directory), **pointing})
-                    return self._stored(path, tag_file.read(directory))
+                        version_files.write_tags(
+                            directory, {**version_files.read_tags(directory), **pointing}
+                        )
+                    return self._stored(path, version_files.read_tags(directory))
 
     def get(self, name: str, identifier: str | int = LATEST) -> Parameters:
         """Reads a version.
@@ -130,7 +126,7 @@ class ParameterStore:
           ParametersNotFoundError: If there is no such version.
           DamagedParametersError: If the version or tag asked for is damaged, or all are.
         """
-        identifiers.check_name(name)
+        versions.check_name(name)
         missing: pathlib.Path | None = None
         with self._accessing(f"reading {identifier!r} of {name!r}"):
             for _ in range(_CHOICES):
@@ -149,29 +145,42 @@ class ParameterStore:
             "was removed before it could be opened: gc runs too often, or keeps too few"
         )
 
-    def list(self, name: str) -> tuple[StoredVersion, ...]:
+    def list(self, name: str, where: str | None = None) -> tuple[StoredVersion, ...]:
         """All versions, the last pushed first; the arrays are not read.
+
+        Args:
+          name: Whose parameters.
+          where: A condition that they must fulfil, such as `win_rate > 0.6`: see `where.parse`.
 
         Raises:
           ParametersNotFoundError: If there is none.
+          ParameterError: If `where` is not a condition.
         """
-        identifiers.check_name(name)
+        versions.check_name(name)
+        fulfils = None if where is None else where_lib.parse(where)
         found = []
         with self._accessing(f"listing {name!r}"):
             directory = self._require_some(name)
             paths = version_files.in_order(directory)[::-1]
-            tags = tag_file.read(directory)
+            tags = version_files.read_tags(directory)
             for path in paths:
                 with contextlib.suppress(FileNotFoundError):  # Collected meanwhile.
                     found.append(self._stored(path, tags))
-        return tuple(found)
+        return tuple(stored for stored in found if fulfils is None or fulfils(stored))
+
+    def tags(self, name: str) -> dict[str, int]:
+        """The version that each tag points to; none if there are no such parameters."""
+        versions.check_name(name)
+        with self._accessing(f"reading the tags of {name!r}"):
+            pointing = version_files.read_tags(self._directory / name)
+        return {tag: version_files.version_of(pathlib.Path(file)) for tag, file in pointing.items()}
 
     def names(self) -> tuple[str, ...]:
         """The names that have versions, sorted."""
         if not self._directory.is_dir():
             return ()
         with self._accessing("listing the names"):
-            found = [path for path in self._directory.iterdir() if identifiers.is_word(path.name)]
+            found = [path for path in self._directory.iterdir() if versions.is_word(path.name)]
             return tuple(sorted(path.name for path in found if version_files.in_order(path)))
 
     def tag(self, name: str, version: int, tag: str) -> None:
@@ -180,13 +189,15 @@ class ParameterStore:
         Raises:
           ParametersNotFoundError: If there is no such version.
         """
-        identifiers.check_name(name)
-        identifiers.check_tag(tag)
-        version = identifiers.check_version(version)
+        versions.check_name(name)
+        versions.check_tag(tag)
+        version = versions.check_version(version)
         directory = self._require_some(name)
         with self._changing(directory, f"tagging {name!r}"):
             path = self._choose(name, version)[0]
-            tag_file.write(directory, {**tag_file.read(directory), tag: path.name})
+            version_files.write_tags(
+                directory, {**version_files.read_tags(directory), tag: path.name}
+            )
 
     def untag(self, name: str, tag: str) -> None:
         """Takes a tag off whichever version has it.
@@ -194,17 +205,19 @@ class ParameterStore:
         Raises:
           ParametersNotFoundError: If none has.
         """
-        identifiers.check_name(name)
-        identifiers.check_tag(tag)
+        versions.check_name(name)
+        versions.check_tag(tag)
         directory = self._require_some(name)
         with self._changing(directory, f"untagging {name!r}"):
-            tags = tag_file.read(directory)
+            tags = version_files.read_tags(directory)
             if tag not in tags:
                 raise self._not_found(name, tag)
-            tag_file.write(directory, {key: file for key, file in tags.items() if key != tag})
+            version_files.write_tags(
+                directory, {key: file for key, file in tags.items() if key != tag}
+            )
 
     def gc(self, name: str, keep: int) -> tuple[int, ...]:
-        """Removes all but the last `keep` versions and those with tags.
+        """Removes all versions but those with tags and the last `keep` of the others.
 
         Versions that are seen to be damaged do not count among those kept, and stay for whoever
         looks into it. What killed writers have left is removed, too.
@@ -215,7 +228,7 @@ class ParameterStore:
         Raises:
           ParameterError: If `keep` is less than 1.
         """
-        identifiers.check_name(name)
+        versions.check_name(name)
         if keep < 1:
             raise ParameterError(
                 f"gc of {name!r} cannot keep {keep} versions: the latest always stays; give 1 or "
@@ -224,13 +237,15 @@ class ParameterStore:
         directory = self._require_some(name)
         removed = []
         with self._changing(directory, f"gc of {name!r}"):
-            tagged = set(tag_file.read(directory).values())
+            tagged = set(version_files.read_tags(directory).values())
             for path in reversed(version_files.in_order(directory)):
                 if self._stored(path, {}).damage is not None:
                     continue
+                if path.name in tagged:
+                    continue
                 if keep > 0:
                     keep -= 1
-                elif path.name not in tagged:
+                else:
                     path.unlink()
                     removed.append(version_files.version_of(path))
             version_files.remove_abandoned(directory)
@@ -239,8 +254,8 @@ class ParameterStore:
     def _choose(self, name: str, identifier: str | int) -> Sequence[pathlib.Path]:
         """The files to try, in this order; more than one only for the latest."""
         directory = self._require_some(name)
-        if not identifiers.is_version(identifier) and identifier != LATEST:
-            tags = tag_file.read(directory)
+        if not versions.is_version(identifier) and identifier != LATEST:
+            tags = version_files.read_tags(directory)
             if identifier not in tags:
                 raise self._not_found(name, identifier)
             return [directory / tags[str(identifier)]]
@@ -275,7 +290,7 @@ class ParameterStore:
         header, values = archive.read(path)
         if header.version != version_files.version_of(path):
             raise DamagedParametersError(f"{path} holds version {header.version}: it was renamed")
-        tags = _tags_of(path, tag_file.read(path.parent))
+        tags = _tags_of(path, version_files.read_tags(path.parent))
         return Parameters(header.version, values, tags, header.metadata, header.created)
 
     def _stored(self, path: pathlib.Path, tags: Mapping[str, str]) -> StoredVersion:
@@ -323,8 +338,8 @@ class ParameterStore:
         files = version_files.in_order(directory)[::-1]
         shown = ", ".join(str(version_files.version_of(path)) for path in files[:10])
         shown += ", ..." if len(files) > 10 else ""
-        tags = ", ".join(sorted(tag_file.read(directory))) or "none"
-        kind = "version" if identifiers.is_version(identifier) else "tag"
+        tags = ", ".join(sorted(version_files.read_tags(directory))) or "none"
+        kind = "version" if versions.is_version(identifier) else "tag"
         return ParametersNotFoundError(
             f"{name!r} in {self} has no {kind} {identifier!r}; versions: {shown}; tags: {tags}"
         )

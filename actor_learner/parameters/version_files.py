@@ -1,19 +1,22 @@
-"""The files of one name in a parameter store: versions in the order they were pushed."""
+"""The files of one name in a parameter store: versions in the order they were pushed, and tags."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import pathlib
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import BinaryIO
 
+from actor_learner.parameters import parameter_errors
 from actor_learner.support import file_lock
 
 _LOCK = "lock"
+_TAGS = "tags.json"
 _INCOMING = ".incoming-"
 _FILE = re.compile(r"(\d{9})-v(\d+)\.npz\Z")
 
@@ -82,3 +85,36 @@ def sync(directory: pathlib.Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def read_tags(directory: pathlib.Path) -> dict[str, str]:
+    """The file that each tag points to.
+
+    Raises:
+      parameter_errors.ParameterError: If the tags are damaged.
+    """
+    path = directory / _TAGS
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    try:
+        tags = json.loads(text)
+        if not isinstance(tags, dict) or not all(isinstance(file, str) for file in tags.values()):
+            raise ValueError("it is not a dictionary of strings")
+    except ValueError as error:
+        raise parameter_errors.ParameterError(
+            f"{path} is damaged ({error}): remove it and tag again"
+        ) from error
+    return tags
+
+
+def write_tags(directory: pathlib.Path, tags: Mapping[str, str]) -> None:
+    """Replaces the tags; the caller holds the directory's lock."""
+    incoming = directory / f".{_TAGS}"
+    with open(incoming, "w", encoding="utf-8") as file:
+        json.dump(dict(tags), file, indent=2, sort_keys=True)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(incoming, directory / _TAGS)
+    sync(directory)

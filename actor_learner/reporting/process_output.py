@@ -36,7 +36,12 @@ class CapturedOutput:
     """
 
     def __init__(
-        self, log_path: str | os.PathLike, *, terminal: str | TextIO, capture_stdout: bool
+        self,
+        log_path: str | os.PathLike,
+        *,
+        terminal: str | TextIO,
+        capture_stdout: bool,
+        echo_log: bool = False,
     ) -> None:
         if isinstance(terminal, str) and terminal not in ("stderr", "stdout"):
             raise errors.ActorLearnerError(f"terminal is {terminal!r}; 'stderr' or 'stdout'")
@@ -57,7 +62,7 @@ class CapturedOutput:
             if capture_stdout:
                 # Python's own stream on fd 1 would fail on a full disk, at exit at the latest.
                 self._rebind("stdout", self.log, undo)
-            self._log_python_messages(undo)
+            self._log_python_messages(undo, echo_log)
             if not faulthandler.is_enabled():
                 # The Python stack at a crash, right after what the library said before it.
                 faulthandler.enable(file=self.log.fileno())
@@ -98,7 +103,7 @@ class CapturedOutput:
         undo.callback(setattr, sys, name, getattr(sys, name))
         setattr(sys, name, stream)
 
-    def _log_python_messages(self, undo: contextlib.ExitStack) -> None:
+    def _log_python_messages(self, undo: contextlib.ExitStack, echo: bool) -> None:
         """Sends every Python logger, absl's included, and warnings to the log."""
         root = logging.getLogger()
         handlers = list(root.handlers)
@@ -113,6 +118,10 @@ class CapturedOutput:
         undo.callback(restore)
         # With a handler at the root, TensorFlow attaches none of its own to standard error.
         root.handlers[:] = [_LogHandler(self.log)]
+        if echo and self.terminal is not self.log:
+            echoed = logging.StreamHandler(self.terminal)
+            echoed.setFormatter(absl_logging.PythonFormatter())
+            root.handlers.append(echoed)
         absl_logging.set_verbosity(absl_logging.INFO)
         warnings.showwarning = self._show_warning
 
@@ -126,6 +135,7 @@ def capture_native_output(
     *,
     terminal: str | TextIO = "stderr",
     capture_stdout: bool = False,
+    echo_log: bool = False,
 ) -> CapturedOutput:
     """Sends file descriptor 2 (C++ libraries, child processes) to `log_path`, until closed.
 
@@ -144,8 +154,11 @@ def capture_native_output(
       terminal: "stderr" or "stdout": where `.terminal` writes; or a stream that is not on a
         descriptor of this process, such as that of a notebook's cell.
       capture_stdout: Whether file descriptor 1, and so `print`, goes to the log as well.
+      echo_log: Whether what Python code logs is shown on `terminal`, too.
     """
-    return CapturedOutput(log_path, terminal=terminal, capture_stdout=capture_stdout)
+    return CapturedOutput(
+        log_path, terminal=terminal, capture_stdout=capture_stdout, echo_log=echo_log
+    )
 
 
 class _LogHandler(logging.StreamHandler):

@@ -10,6 +10,11 @@ from actor_learner.support import formatting
 NOT_SAVED = "not_saved"
 """Key of what a full disk keeps from being saved, in words; empty if nothing."""
 
+_TIMES = {
+    "actor": ("stepping", "inferring", "writing", "waiting"),
+    "learner": ("training", "sampling", "waiting"),
+}
+
 _RATE_WINDOW_SECONDS = 60.0  # Long enough to be steady, short enough to follow a change of pace.
 
 
@@ -92,6 +97,10 @@ class Progress:
         ):
             if key in latest:
                 shown.append((name, form(latest[key])))
+        for who, kinds in _TIMES.items():
+            shares = {kind: latest[key] for kind in kinds if (key := f"{who}_{kind}") in latest}
+            if shares:
+                shown.append((f"{who}'s time", formatting.shares(shares)))
         if self.best is not None:
             shown.append(("best policy", best_policy(self.best)))
         return shown

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from actor_learner import run_directory
 from actor_learner.reporting import jsonl, summary
 
@@ -19,6 +21,11 @@ def closing_lines(
     rows = jsonl.read_rows(run_dir.metrics_jsonl) if run_dir.metrics_jsonl.exists() else []
     if not rows:
         return []
+    reason = None
+    if status == "completed" and run_dir.completion.exists():
+        note = json.loads(run_dir.completion.read_text())
+        status = note.get("status", status)  # An earlier release has left none.
+        reason = None if status == "completed" else note["reason"]
     latest = {key: value for row in rows for key, value in row.items()}
     return summary.closing_lines(
         run_dir=run_dir.path,
@@ -27,6 +34,7 @@ def closing_lines(
         train_steps=int(latest.get("train_steps", 0)),
         seconds=float(latest.get("seconds", 0.0)),
         status=status,
+        reason=reason,
         has_policies=(run_dir.policies / "greedy_policy").is_dir(),
         next_steps=next_steps,
     )

@@ -1,1 +1,1 @@
-"""The acting side and the learning side of an experiment, and what runs them together."""
+"""The acting and learning sides of an experiment, and the code that runs them together."""

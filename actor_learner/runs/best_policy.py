@@ -1,8 +1,9 @@
 """Keeps the best of the policies that evaluators have rated, wherever they are.
 
-An evaluator sends every policy that is the best it has rated, as arrays, with the score of the
-episodes that chose it and of others that did not. The learner compares all of them by the former,
-shows the latter, and alone writes `best/` and the tag `best` of the parameter store.
+An evaluator sends every policy that is the best it has rated, as arrays. Two scores come with it:
+that of the episodes that chose it, and that of others that confirm it. The learner compares all
+policies by the former and shows the latter. Only the learner writes `best/` and the tag `best` of
+the parameter store.
 """
 
 from __future__ import annotations
@@ -25,22 +26,23 @@ POLICY = "policy"
 """Name of the policy in the run's parameter store."""
 
 BEST = "best"
-"""The tag of the best one."""
+"""Tag of the best policy."""
 
 _STORED = "the best policy in the parameter store"
 
 
 class BestPolicyKeeper:
-    """The learner's end: writes the best of all candidates, in one place.
+    """Writes the best of all candidates, in the learner's process.
 
-    A candidate is assigned to a policy of the keeper's own, built when the first one comes, and
-    saved from there: nothing that came over a socket is executed.
+    A candidate is assigned to the keeper's own policy, which is built when the first one arrives,
+    and is saved from there. Nothing that came over a socket is executed.
 
     Args:
       make_model: Builds a model like the learner's, with variables of its own.
       directory: `best/` of the run directory, replaced as a whole.
       store: The run's parameter store, where the best version is tagged.
       target_return: A policy that is confirmed to reach this is better than one that is not.
+      kept: How many versions without a tag stay in the store; None removes none.
 
     Raises:
       ValueError: If `directory` holds anything but a best policy.
@@ -52,28 +54,32 @@ class BestPolicyKeeper:
         directory: pathlib.Path,
         store: store_lib.ParameterStore,
         target_return: float | None = None,
+        *,
+        kept: int | None = None,
     ) -> None:
         self._make_model = make_model
+        self._kept = kept
         self._directory = str(directory)
         self._store = store
         self._target_return = target_return
         self._model: model_lib.Model | None = None
         self._packing: packing_lib.Packing | None = None
         self._trigger: evaluation.BestPolicyTrigger | None = None
-        # Of a candidate for the store that waits for room on the disk.
+        # Score of a candidate that waits for room on the disk to be stored.
         self._waiting_score: dict[str, Any] | None = None
         evaluation.refuse_foreign_files(self._directory)
         self._first = evaluation.read_best_score(self._directory)
 
     @property
     def best(self) -> dict[str, Any] | None:
-        """The score of the best one; None if there is none yet."""
+        """The score of the best policy; None if there is none yet."""
         return self._first if self._trigger is None else self._trigger.best
 
     def take(self, score: dict[str, Any], packed: np.ndarray) -> None:
         """Keeps a candidate if it is the best so far; on a full disk it waits in memory.
 
-        Both places are compared for themselves: a learner may have died between the two.
+        The directory and the store are compared separately: a learner may have died after writing
+        only one of them.
 
         Args:
           score: As `evaluation.score_of` makes it.
@@ -130,13 +136,16 @@ class BestPolicyKeeper:
             "choosing_mean_return": score.get(evaluation.CHOSEN_BY, score)["mean"],
         }
         self._store.push(POLICY, values, score["train_step"], tags=(BEST,), metadata=metadata)
+        if self._kept is not None:
+            self._store.gc(POLICY, keep=self._kept)  # The former best has lost its tag.
         self._waiting_score = None
         return True
 
     def _stored_score(self) -> dict[str, Any] | None:
-        """What is known of the version tagged `best`; None if there is none, or no number.
+        """Returns the score of the version tagged `best`; None if there is no such score.
 
-        On a full disk, of the one that will be: a worse one must not take its place meanwhile.
+        On a full disk it is the score of the candidate that waits, so that no worse one takes its
+        place.
         """
         if self._waiting_score is not None:
             return self._waiting_score

@@ -1,4 +1,4 @@
-"""The contract of a run: what its jobs must agree on, told by the replay job to whoever joins."""
+"""The contract that all jobs of a run must agree on; the replay job tells it to those that join."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from tf_agents.trajectories import time_step as ts
 
 import actor_learner
 from actor_learner import plan as plan_lib
+from actor_learner import spec_json
 from actor_learner.agents import algorithm as algorithm_lib
-from actor_learner.replay.recording import spec_json
+from actor_learner.replay.streams import apart
 from actor_learner.support import errors
 
 Contract = dict[str, Any]
@@ -28,15 +29,15 @@ def describe(
     plan: plan_lib.Plan,
     variables: Sequence[tf.Variable],
 ) -> Contract:
-    """The contract as this process would write it.
+    """Returns the contract as this process would write it.
 
     Args:
-      run_id: Of the run.
-      time_step_spec: Of the environment.
-      action_spec: Of the environment.
-      algorithm: What is trained.
-      plan: What the experiment comes to.
-      variables: What the learner publishes.
+      run_id: Identifier of the run.
+      time_step_spec: Time step spec of the environment.
+      action_spec: Action spec of the environment.
+      algorithm: The algorithm that is trained.
+      plan: The plan of the experiment.
+      variables: The variables that the learner publishes.
     """
     return {
         "run id": run_id,
@@ -45,6 +46,8 @@ def describe(
         "n_step": algorithm.n_step,
         "gamma": algorithm.gamma,
         "lanes per actor": plan.num_lanes,
+        "groups per actor": plan.num_groups,
+        "lanes apart": isinstance(plan.stream, apart.Apart),
         "stream": type(plan.stream).__name__,
         "tables": {
             table.name: _columns(table.info.signature)
@@ -56,7 +59,7 @@ def describe(
 
 
 def specs_of(contract: Contract) -> tuple[Any, Any]:
-    """The environment's specs, for jobs that have no environment: `(time_step, action)`."""
+    """Returns the environment's specs, `(time_step, action)`, for jobs without an environment."""
     fields = contract["time step spec"].items()
     return (
         ts.TimeStep(**{field: spec_json.decode(spec) for field, spec in fields}),
@@ -80,7 +83,7 @@ def require_same(ours: Contract, theirs: Contract, who: str) -> None:
 
 
 def _specs(time_step_spec: Any, action_spec: Any) -> Contract:
-    """The part of a contract that is the environment's."""
+    """Returns the environment's part of a contract."""
     return {
         "time step spec": {
             field: spec_json.encode(spec)
@@ -91,7 +94,7 @@ def _specs(time_step_spec: Any, action_spec: Any) -> Contract:
 
 
 def _columns(signature: Any) -> dict[str, str]:
-    """A table's columns by their paths: a signature comes back from Reverb in any order."""
+    """Returns a table's columns by path, since Reverb returns a signature in any order."""
     return {"/".join(map(str, path)): str(spec) for path, spec in tree.flatten_with_path(signature)}
 
 

@@ -1,4 +1,4 @@
-"""Records what a trained policy does, for other agents to learn from."""
+"""Records episodes of a trained policy, for other agents to learn from."""
 
 from __future__ import annotations
 
@@ -32,21 +32,22 @@ def record_episodes(
 ) -> float:
     """Runs a policy and records whole episodes, as if one lane had gone through them in turn.
 
-    Every lane contributes a number of episodes fixed beforehand: those that end first over all
-    lanes would be the short ones. Episodes that are under way in all lanes are kept in memory.
+    The number of episodes from each lane is fixed beforehand: the first to end over all lanes would
+    be the short ones. The episode under way in each lane is kept in memory.
 
     Args:
-      env: Where to act; the caller's.
+      env: The environment to act in. The caller closes it.
       policy: A TF policy, a Python policy such as `saved_model.load` returns, or an inference
         stream.
       directory: Where the recording goes (`experience_recorder.ExperienceRecorder`).
-      episodes: How many, shared out over the lanes.
+      episodes: How many, divided among the lanes.
       max_episode_steps: An episode longer than this is an error, not a hang.
 
     Returns:
       The mean return of the episodes.
 
     Raises:
+      ValueError: If `episodes` is less than 1.
       errors.EnvironmentError: If an episode does not end.
     """
     if episodes < 1:
@@ -70,7 +71,7 @@ def record_episodes(
             tf.Variable(0, dtype=tf.int64),
             steps_per_run=num_lanes,
             observers=[chosen],
-            # Whatever a config binds: exported policies cannot be converted.
+            # Overrides what a config binds: exported policies cannot be converted.
             inference=streams.AUTO,
         )
         try:
@@ -82,13 +83,13 @@ def record_episodes(
 
 
 class _WholeEpisodes:
-    """Hands a fixed number of whole episodes of each lane on to a recorder.
+    """Passes a fixed number of whole episodes of each lane to a recorder.
 
     Args:
-      recorder: Gets the steps of one episode after another, boundary steps included.
+      recorder: Receives the steps of one episode after another, including boundary steps.
       num_lanes: Lanes per step.
       episodes: How many, over all lanes.
-      max_episode_steps: The most steps of an episode.
+      max_episode_steps: Maximum steps of an episode.
     """
 
     accepts_lanes = True
@@ -105,7 +106,7 @@ class _WholeEpisodes:
         self._missing = [
             episodes // num_lanes + (lane < episodes % num_lanes) for lane in range(num_lanes)
         ]
-        self._under_way: list[list[trajectory_lib.Trajectory]] = [[] for _ in range(num_lanes)]
+        self._unfinished: list[list[trajectory_lib.Trajectory]] = [[] for _ in range(num_lanes)]
         self.returns: list[float] = []
 
     @property
@@ -114,7 +115,7 @@ class _WholeEpisodes:
         return not any(self._missing)
 
     def __call__(self, trajectory: trajectory_lib.Trajectory) -> None:
-        """Takes one step, leaves `[lanes, ...]`, or without lanes if there is only one."""
+        """Takes one step with leaves `[lanes, ...]`; a single lane may come without that axis."""
         if np.ndim(trajectory.step_type) == 0:
             trajectory = tree.map_structure(lambda leaf: np.asarray(leaf)[None], trajectory)
         for lane, missing in enumerate(self._missing):
@@ -123,7 +124,7 @@ class _WholeEpisodes:
                 self._add(lane, step)
 
     def _add(self, lane: int, step: trajectory_lib.Trajectory) -> None:
-        episode = self._under_way[lane]
+        episode = self._unfinished[lane]
         if step.step_type == FIRST:
             episode.clear()
         episode.append(step)

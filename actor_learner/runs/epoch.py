@@ -1,7 +1,8 @@
 """Counts the epochs of a run, so that only the latest of its learners may write.
 
-A learner that was stopped for longer than its lease has a successor when it continues. Both believe
-that they are the learner; the one with the lower epoch is refused wherever it saves or publishes.
+A learner that is suspended for longer than its lease is replaced, and may wake up later. Both then
+believe that they are the learner. The one with the lower epoch is refused when it saves or
+publishes.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ class Epoch:
     """One incarnation of a run's learner.
 
     Attributes:
-      number: How many there were before, in one process or as jobs.
+      number: How many incarnations came before, in one process or as jobs.
 
     Args:
       path: The file in the run directory that counts them.
-      number: Which one this is.
+      number: As above.
     """
 
     def __init__(self, path: pathlib.Path, number: int) -> None:
@@ -33,7 +34,7 @@ class Epoch:
     def begin(cls, run: run_directory.RunDirectory) -> Epoch:
         """Begins the next epoch. From now on all earlier ones are refused.
 
-        A checkpoint could not count them: a process that is killed before it saves has a successor
+        A checkpoint cannot count them: a process that is killed before it saves is followed by one
         that resumes from the same checkpoint.
 
         Raises:
@@ -52,10 +53,11 @@ class Epoch:
         return cls(path, number)
 
     def require_latest(self) -> None:
-        """Raises if another process has begun to train the run.
+        """Checks that no other process has begun to train the run.
 
         Raises:
-          errors.SupersededError: If one has.
+          errors.SupersededError: If another process has.
+          errors.ConfigError: If the count cannot be read.
         """
         latest = _read(self._path) - 1
         if latest > self.number:

@@ -1,4 +1,4 @@
-"""Whether policies can be rated in an environment other than the one that they are trained in."""
+"""Checks that policies can be evaluated in an environment other than that of training."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def require_same(env: py_environment.PyEnvironment, time_step_spec: Any, action_
     """Compares the specs of an environment to evaluate in with those of training.
 
     Args:
-      env: To evaluate in.
-      time_step_spec: Of the environment that is trained in, for one lane.
-      action_spec: Of that environment.
+      env: The environment to evaluate in.
+      time_step_spec: Time step spec of the training environment, for one lane.
+      action_spec: Action spec of the training environment.
 
     Raises:
       errors.SpecMismatchError: If observations, actions or the shape of rewards differ, naming
@@ -58,7 +58,7 @@ def _differences(what: str, ours: Any, theirs: Any, bounds: bool = True) -> list
 
 def _same_bounds(one: Any, other: Any) -> bool:
     if not all(isinstance(spec, tensor_spec.BoundedTensorSpec) for spec in (one, other)):
-        return True  # Recorded experience may know of no bounds.
+        return True  # Recorded experience may have no bounds.
     return all(
         np.array_equal(np.broadcast_to(a, one.shape), np.broadcast_to(b, one.shape))
         for a, b in ((one.minimum, other.minimum), (one.maximum, other.maximum))

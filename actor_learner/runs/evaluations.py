@@ -1,4 +1,4 @@
-"""What the learner makes of the evaluators' results: rows, the best policy, a reason to end."""
+"""Turns evaluators' results into rows of metrics, the best policy and a reason to end."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from actor_learner.learning import evaluation
 from actor_learner.runs import best_policy, rating
 from actor_learner.support import errors
 
-# An evaluator sends a result again only until it is answered.
+# An evaluator repeats a result only until it is answered.
 _REMEMBERED_RESULTS = 10_000
-# Who has rated it is asked of the final version only, which is among the latest to be rated.
+# Only the raters of the final version are asked for, and it is among the latest to be rated.
 _REMEMBERED_VERSIONS = 100
 
 
 class Evaluations:
-    """Takes the results of evaluators, each once.
+    """Takes each result of the evaluators once.
 
     Args:
       keeper: Keeps the best of the policies that evaluators have sent.
       on_row: Takes a line of metrics per result.
       seconds: Returns the run's clock.
-      target_return: The mean return to be reached, and confirmed; None for none.
+      target_return: The mean return to be reached and confirmed; None for no target.
 
     Attributes:
       target_reached: How the target was reached; None before.
@@ -43,17 +43,17 @@ class Evaluations:
         self._on_row = on_row
         self._seconds = seconds
         self._target_return = target_return
-        # Both in the order of arrival; the oldest make room.
+        # Both in the order of arrival; the oldest are forgotten first.
         self._taken: dict[tuple[int, str, int], None] = {}
         self._raters: dict[int, set[int]] = {}
         self._not_finite: dict[int, errors.EvaluationError] = {}
         self.target_reached: str | None = None
 
     def take(self, result: dict[str, Any], packed: np.ndarray | None = None) -> None:
-        """Takes a result in; one that comes again changes nothing.
+        """Takes a result; a repeated one changes nothing.
 
         Args:
-          result: What the evaluator has found.
+          result: The evaluator's result.
           packed: The variables of the policy, if it is the best that this evaluator has rated.
         """
         # An evaluator that is restarted may rate a version again.
@@ -61,7 +61,7 @@ class Evaluations:
         if key in self._taken:
             return
         if packed is not None:
-            # First of all, so that it is kept before a target that it reaches ends training.
+            # First, so that the policy is kept before a target that it reaches ends training.
             self._keep(result, packed)
         self._taken[key] = None
         _keep_latest(self._taken, _REMEMBERED_RESULTS)
@@ -86,14 +86,14 @@ class Evaluations:
             )
 
     def raters(self, version: int) -> set[int]:
-        """The evaluators whose result of this version has come, by index."""
+        """Returns the indices of the evaluators that have rated this version."""
         return set(self._raters.get(version, ()))
 
     def require_finite(self, version: int) -> None:
-        """Refuses to call a run a success whose final version was rated with something like NaN.
+        """Checks that no evaluator has found returns of this version that are not finite.
 
         Raises:
-          errors.EvaluationError: If any evaluator has found that.
+          errors.EvaluationError: If one has.
         """
         if version in self._not_finite:
             raise self._not_finite[version]
@@ -135,6 +135,6 @@ class Evaluations:
             )
 
 
-def _keep_latest(remembered: dict[Any, Any], most: int) -> None:
-    while len(remembered) > most:
+def _keep_latest(remembered: dict[Any, Any], max_entries: int) -> None:
+    while len(remembered) > max_entries:
         del remembered[next(iter(remembered))]

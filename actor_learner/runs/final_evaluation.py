@@ -1,4 +1,4 @@
-"""Whether an evaluation of the final version is still to come."""
+"""Decides how long to wait for evaluations of the final version."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from typing import Callable
 from absl import logging
 
 RESTART_SECONDS = 60.0
-"""How long an evaluator that has gone may take to come back."""
+"""How long an evaluator that has disappeared may take to come back."""
 
 
 class FinalEvaluation:
-    """Waits for evaluators, which never leave the final version out.
+    """Tells whether to wait for evaluators, all of which rate the final version.
+
+    Make it when training is complete: the time they may take begins then.
 
     Args:
-      version: The final one; made when training is complete.
-      timeout_seconds: How long they may take.
-      num_evaluators: How many the run is known to have: the first so many are waited for even if
-        they have not been seen yet, or are away for longer than a restart takes.
-      clock: Seconds of any clock.
+      version: The final version.
+      timeout_seconds: How long the evaluators may take.
+      num_evaluators: How many the run is known to have. Evaluators with a lower index are awaited
+        even if they have not been seen yet, or are away for longer than a restart takes.
+      clock: Returns seconds.
     """
 
     def __init__(
@@ -41,12 +43,12 @@ class FinalEvaluation:
     def is_expected(
         self, present: Collection[int], raters: Collection[int], left: Collection[int] = ()
     ) -> bool:
-        """Whether a result is still to come, and there is time left for it.
+        """Returns whether a result is still missing, and there is time left for it.
 
         Args:
-          present: The evaluators that follow the learner now, by index.
-          raters: Those whose result of the final version has come.
-          left: Those that were told to end, and have said so: nothing comes of them.
+          present: Indices of the evaluators that follow the learner now.
+          raters: Indices of those that have rated the final version.
+          left: Indices of those that have confirmed that they end; they send no more results.
         """
         now = self._clock()
         self._seen_at.update(dict.fromkeys(present, now))

@@ -1,4 +1,4 @@
-"""The learning side of an experiment: the trainer, its pace, its progress and its metrics."""
+"""The learning side of an experiment: the trainer, its pacing, progress and metrics."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from actor_learner.replay.reading import version_limit
 from actor_learner.replay.server import state
 from actor_learner.runs import pacing as pacing_lib
 from actor_learner.runs import progress_rows, progress_state, trainer
-from actor_learner.support import counters
+from actor_learner.support import counters, replicas
 
 Row = progress_rows.Row
 
 
 class LearningSide:
-    """Trains on what acting sides have written, wherever they are, and says how it goes.
+    """Trains on what acting sides have written, in any process, and reports progress.
 
     ```python
     while not done:
@@ -31,30 +31,33 @@ class LearningSide:
         learning.write_row_if_due()
     ```
 
-    Built once the replay server is there; a checkpoint of the run is restored. `pacing` must be set
-    before updates are asked for: it counts from the counters that were restored.
+    Build it once the replay server runs: building restores the run's checkpoint. Set `pacing`
+    before asking for updates: it counts from the restored counters.
 
     Args:
-      experiment: What to train.
-      plan: What it comes to.
+      experiment: The experiment to train.
+      plan: The plan of the experiment.
       algorithm: Its agent is trained, in place.
       run: Where checkpoints, summaries and policies go.
       server_address: `host:port` of the replay server.
       train_step: Counts train steps.
       environment_step: Counts environment steps; saved with the agent.
-      statistics: Of the episodes that have ended.
+      statistics: Statistics of the episodes that have ended.
       steps_taken: Returns the environment steps since this process began.
       table: Returns the state of the table with the experience.
       on_row: Takes lines of metrics.
       why_no_sample: Says why no sample came in time.
-      limit: Of the age of experience, for streams that use every step once; None for none.
-      version_lag_seconds: As of `ProgressRows`.
-      while_saving: Makes a context for saving, which may refuse it by raising.
+      limit: Limit of the age of experience, for streams that use every step once; None for none.
+      version_lag_seconds: As in `ProgressRows`.
+      actor_shares: Returns how actors spend their time, on average: see `TurnTimes.shares`.
+      while_saving: Makes a context to save in; it may refuse by raising.
       checkpoint_items: Further trackables to be saved with the agent, by name.
+      batch_size: As in `Trainer`.
+      group: As in `Learner`.
 
     Attributes:
       trainer: Takes the train steps.
-      progress: The run's clock, and what was skipped.
+      progress: The run's clock, and its count of skipped train steps.
       pacing: Says how many train steps are due, and how far collecting may go.
     """
 
@@ -77,12 +80,16 @@ class LearningSide:
         why_no_sample: Callable[[], str],
         limit: version_limit.VersionLimit | None = None,
         version_lag_seconds: Callable[[], float | None] = lambda: None,
+        actor_shares: Callable[[], Mapping[str, float]] = dict,
         while_saving: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
         checkpoint_items: Mapping[str, Any] | None = None,
+        batch_size: int | None = None,
+        group: replicas.Group | None = None,
     ) -> None:
         self._train_step = train_step
         self._steps_taken = steps_taken
         self._limit = limit
+        self._actor_shares = actor_shares
         self._on_row = on_row
         self.progress = progress_state.ProgressState(statistics)
         self.trainer = trainer.Trainer(
@@ -100,9 +107,11 @@ class LearningSide:
             why_no_sample=why_no_sample,
             limit=limit,
             while_saving=while_saving,
+            batch_size=batch_size,
+            group=group,
         )
         self.progress.count_skipped(lambda: self.trainer.learner.skipped_steps)
-        # No step was taken yet: what is there was restored from a checkpoint.
+        # No step was taken yet: the value was restored from a checkpoint, or is 0.
         self._first_environment_step = int(counters.read(environment_step))
         self._rows = progress_rows.ProgressRows(
             progress=self.progress,
@@ -126,12 +135,12 @@ class LearningSide:
 
     @property
     def environment_step(self) -> int:
-        """Environment steps so far, those before a resumption included."""
+        """Environment steps so far, including those before a resumption."""
         return self._first_environment_step + self._steps_taken()
 
     @property
     def train_step(self) -> int:
-        """Train steps so far; while the learner trains, those before that call of it."""
+        """Train steps so far, without those of a call that is running."""
         return self.trainer.learner.last_step
 
     @property
@@ -141,11 +150,11 @@ class LearningSide:
 
     @property
     def stop_reason(self) -> str | None:
-        """Why a trigger asked for the end of training; None if none has."""
+        """The reason for which a trigger asked to end training; None if none has."""
         return self.trainer.learner.stop_reason
 
     def counters(self) -> tuple[int, int]:
-        """Environment steps and train steps."""
+        """Returns environment steps and train steps."""
         return self.environment_step, self.train_step
 
     def start(self) -> None:
@@ -154,11 +163,11 @@ class LearningSide:
         self._rows.start()
 
     def updates_due(self) -> int:
-        """Train steps to take now; 0 or less: collect first."""
+        """Returns the train steps to take now; 0 or less means to collect first."""
         return self.pacing.updates_due(*self.counters())
 
     def train(self, updates: int) -> None:
-        """Takes train steps, as many as one call may; see `Trainer.run` for what it raises."""
+        """Takes `updates` train steps, `pacing.max_updates` at most; raises as `Trainer.run`."""
         self.trainer.run(min(updates, self.pacing.max_updates))
 
     def write_row(self, **more: Any) -> None:
@@ -185,4 +194,9 @@ class LearningSide:
         columns = {} if self._limit is None else {"dropped_items": self._limit.dropped}
         if self.trainer.learner.skips_steps:
             columns["skipped_steps"] = self.progress.skipped_steps
+        for who, shares in (
+            ("actor", self._actor_shares()),
+            ("learner", self.trainer.timing.shares()),
+        ):
+            columns |= {f"{who}_{kind}": share for kind, share in shares.items()}
         return {**columns, **self.trainer.gauges()}

@@ -26,9 +26,9 @@ def load_policy(run: str | os.PathLike, which: str = BEST) -> LoadedPolicy:
 
     Args:
       run: A run directory, or a directory with an exported policy (a SavedModel).
-      which: `best`, the one that evaluations chose, or the last one where none was made; `last`,
-        which training ended with; `collect`, the last one as it acts while training, exploring.
-        Of no meaning for an exported policy.
+      which: `best` is the policy that evaluations chose, or the last one if there were none.
+        `last` is the one that training ended with. `collect` is the last one as it explores in
+        training. Ignored for an exported policy.
 
     Raises:
       errors.ConfigError: If there is no such policy.
@@ -73,10 +73,9 @@ class LoadedPolicy:
         done = terminated or truncated
     ```
 
-    All that belongs to the policy is in it: observations are normalised, and actions scaled, as
-    they were in training. What belongs to the environment is not: wrappers of the environment that
-    it was trained in must be there here, too. Discrete actions count from 0. It belongs to one
-    thread at a time.
+    It includes all that belongs to the policy: it normalises observations and scales actions as in
+    training. It does not include what belongs to the environment: use the wrappers that it was
+    trained with. Discrete actions count from 0. Only one thread at a time may use it.
 
     Attributes:
       observation_spec: Nest of array specs of one observation.
@@ -110,11 +109,11 @@ class LoadedPolicy:
           observation: With the shapes of `observation_spec`, or with one more dimension in front.
             Floats may be of any width.
           is_first: `[batch]` of bools: which of a batch begin an episode, so that a policy with
-            memory forgets the one before. None: those of the first call after `reset`. Policies
-            without memory need neither.
+            memory forgets the one before. None means all in the first call after `reset`, and none
+            later. Policies without memory need neither this nor `reset`.
 
         Returns:
-          NumPy, with a batch dimension if `observation` has one.
+          NumPy arrays, with a batch dimension if `observation` has one.
 
         Raises:
           errors.SpecMismatchError: If the observation does not fit, or the size of the batch has
@@ -154,7 +153,7 @@ class LoadedPolicy:
         return tf.nest.map_structure(choose, initial, self._state)
 
     def _checked(self, observation: Any) -> tuple[list[np.ndarray], int, bool]:
-        """The leaves with a batch dimension, its size, and whether it was there."""
+        """Returns the leaves with a batch dimension, its size, and whether the caller gave it."""
         try:
             leaves = tf.nest.flatten(self._flatten(observation))
         except (KeyError, IndexError, TypeError) as error:

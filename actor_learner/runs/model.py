@@ -1,4 +1,4 @@
-"""The agent as one job of a run has it: built from the run's specs, with variables of its own."""
+"""The agent of one job of a run, built from the run's specs with its own variables."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ class Model:
     """Algorithm, plan and counters of one job.
 
     Args:
-      experiment: What is trained.
-      time_step_spec: Of the environment, for one lane.
-      action_spec: Of the environment.
+      experiment: The experiment that is trained.
+      time_step_spec: Time step spec of the environment, for one lane.
+      action_spec: Action spec of the environment.
       num_lanes: Lanes of each actor.
-      run_id: Of the run; the names of its tables carry it.
-      seed: Of networks and of random numbers in this process.
+      run_id: Identifier of the run; part of the names of its tables.
+      seed: Seed of networks, and of Python, NumPy and TensorFlow in this process.
+      lanes_apart: Whether an actor's lanes step independently (`lanes.are_apart`).
+
+    Raises:
+      errors.ConfigError: If the experiment is deterministic, which separate jobs cannot be.
     """
 
     def __init__(
@@ -34,11 +38,12 @@ class Model:
         *,
         run_id: str,
         seed: int,
+        lanes_apart: bool = False,
     ) -> None:
         if experiment.deterministic:
             raise errors.ConfigError(
                 "Experiment.deterministic is for one process: what separate jobs do at the same "
-                "time is never twice the same. Use `actor-learner train`"
+                "time is never the same twice. Use `actor-learner train`"
             )
         tf.keras.utils.set_random_seed(seed)
         self.time_step_spec = tensor_spec.from_spec(time_step_spec)
@@ -55,28 +60,29 @@ class Model:
                 total_lanes=num_lanes,
             )
         )
-        self.plan = experiment.plan(self.algorithm, num_lanes, run_id)
+        self.plan = experiment.plan(self.algorithm, num_lanes, run_id, lanes_apart=lanes_apart)
 
     @property
     def agent(self) -> Any:
         return self.algorithm.agent
 
     def published_variables(self) -> list[tf.Variable]:
-        """What actors and evaluators need of the learner, in an order that all jobs share.
+        """Returns the learner's variables that other jobs need, in the same order everywhere.
 
-        The counters are not among them: they are announced on their own.
+        The counters are not among them: they are announced separately. Nor are variables without a
+        fixed shape, such as R2D2's epsilons: those belong to a process and its lanes.
         """
         variables: list[tf.Variable] = []
         seen = {id(self.train_step), id(self.environment_step)}
         for policy in (self.agent.collect_policy, self.agent.policy):
             for variable in policy.variables():
-                if id(variable) not in seen:
+                if id(variable) not in seen and variable.shape.is_fully_defined():
                     seen.add(id(variable))
                     variables.append(variable)
         return variables
 
     def contract(self, run_id: str) -> contract_lib.Contract:
-        """The contract of a run that this job would fit into."""
+        """Returns the contract of a run that this job fits into."""
         return contract_lib.describe(
             run_id,
             self.time_step_spec,

@@ -1,4 +1,4 @@
-"""A whole training run in one process: collecting and learning by turns or at once."""
+"""A whole training run in one process: collects and trains in turns, or at the same time."""
 
 from __future__ import annotations
 
@@ -13,17 +13,22 @@ from absl import logging
 
 from actor_learner import experiment as experiment_lib
 from actor_learner import parts, run_directory
-from actor_learner.acting import metrics
+from actor_learner.acting import metrics, ring
+from actor_learner.agents import algorithm as algorithm_lib
 from actor_learner.environments import lanes as lanes_lib
-from actor_learner.learning import evaluation, policy_export, trigger_runner
-from actor_learner.learning import triggers as triggers_lib
+from actor_learner.learning import policy_export, trigger_runner
 from actor_learner.replay.server import server
-from actor_learner.replay.streams import recorded_replay
+from actor_learner.replay.streams import local_unrolls, recorded_replay
 from actor_learner.runs import (
     acting_side,
+    device_actors,
+    device_threads,
+    further_policy,
+    league_side,
     learning_side,
+    local,
     pacing,
-    rating,
+    run_evaluation,
     table_checks,
     threads,
     turns,
@@ -52,19 +57,19 @@ class OneProcess:
         status = training.run()
     ```
 
-    Everything that can be wrong with the configuration is found on construction. An existing
-    checkpoint in the run directory is continued from.
+    The constructor checks the configuration, and resumes from a checkpoint in the run directory if
+    there is one.
 
     Args:
-      experiment: What to train.
-      run: Where everything goes.
-      seed: Of environments, networks and exploration. Which items are sampled is decided by the
-        Reverb server, which cannot be seeded, unless `Experiment.deterministic` is set. A run that
-        is resumed has seeds of its own, made of this one and of how often it was resumed.
+      experiment: The experiment to train.
+      run: The run directory.
+      seed: Seed of environments, networks and exploration. The Reverb server, which cannot be
+        seeded, chooses the items to sample unless `Experiment.deterministic` is set. A resumed run
+        has new seeds, derived from this one and from how often it was resumed.
       on_row: Called with each line of metrics.
-      stop: Set from anywhere, a signal handler included, to end training after the current turn.
-      triggers: Called after each call of the learner, behind `Learner.triggers`.
-      warm_start: What the policy of a new run begins from; None is what gin binds.
+      stop: Set it from anywhere, even a signal handler, to end training after the current turn.
+      triggers: Called after each call of the learner, after `Learner.triggers`.
+      warm_start: The policy that a new run begins from; None for the one that gin binds.
     """
 
     def __init__(
@@ -103,7 +108,7 @@ class OneProcess:
         self.close()
 
     def close(self) -> None:
-        """Ends every part, the last built first; safe to call twice."""
+        """Ends every part, in reverse order of building; safe to call twice."""
         self._closing.close()
 
     @property
@@ -117,59 +122,59 @@ class OneProcess:
 
     @property
     def environment_step(self) -> int:
-        """Environment steps so far, those of earlier processes of a resumed run included."""
+        """Environment steps so far, including earlier processes of a resumed run."""
         return self._learning.environment_step
 
     @property
     def train_step(self) -> int:
-        """Train steps so far; while the learner trains, those before that call of it."""
+        """Train steps so far, without those of a call that is running."""
         return self._learning.train_step
 
     @property
     def seconds(self) -> float:
-        """Seconds of training, earlier processes of a resumed run included."""
+        """Seconds of training, including earlier processes of a resumed run."""
         return self._learning.progress.seconds
 
     @property
     def best(self) -> Row | None:
         """The score of the best policy so far, as columns of metrics; None before the first."""
-        return None if self._rating is None else self._rating.best_row
+        return None if self._evaluation is None else self._evaluation.rating.best_row
 
     @property
     def restored_from(self) -> str | None:
-        """The checkpoint from which training resumes."""
+        """The checkpoint from which training resumed; None if it began from scratch."""
         return self._learning.trainer.learner.restored_from
 
     @property
     def replay_starts_empty(self) -> bool:
-        """Whether a run is resumed without the experience that it was learning from."""
+        """Whether the run was resumed without the experience that it was trained on."""
         is_replay = self._plan.group_steps is None and self._plan.stream.collects
         return bool(self.restored_from) and is_replay and self._table_state().size == 0
 
     @property
     def stop_reason(self) -> str | None:
-        """Why training ended before its time; None if it did not."""
-        reached = self._rating is not None and self._rating.target_reached
-        return reached or self._learning.stop_reason
+        """The reason for which training ended early; None if it did not."""
+        return self._target_reached() or self._learning.stop_reason
 
     def describe(self) -> list[str]:
-        """Lines that say what was built."""
+        """Returns lines that say what was built."""
         agent = self._algorithm.agent
         weights = sum(int(np.prod(v.shape)) for v in agent.collect_policy.variables())
         acting = self._acting
         inference = "" if acting is None else f", inference: {acting.actor.inference}"
         return [
-            f"environment: {self._env_name()}, {self._plan.num_lanes} lanes{inference}",
+            f"environment: {self._env_name()}, {self._lanes()}{inference}",
             f"agent: {self._algorithm.name}, {weights:,} policy weights, "
             f"{self._algorithm.n_step}-step returns",
+            *self._further.describe(),
             *self._server.describe().splitlines(),
         ]
 
     def run(self) -> str:
         """Trains until the steps are taken, the target is reached, or `stop` is set.
 
-        Whatever ends training, a checkpoint is saved first, unless the disk is full: then the
-        ledger of what is `unsaved` has it, for the caller to settle.
+        Whatever ends training, a checkpoint is saved first. If the disk is full, the `unsaved`
+        ledger keeps it for the caller to settle.
 
         Returns:
           `COMPLETED`, `TARGET_REACHED`, `STOPPED` (by a trigger) or `INTERRUPTED`.
@@ -178,26 +183,29 @@ class OneProcess:
           errors.EvaluationError: If the last evaluation is not finite.
         """
         self._learning.start()
+        self._further.start()
         try:
             self._train()
         except errors.TriggerError:
             raise  # The learner has saved already.
         except BaseException:
             self._learning.trainer.save_after_failure()
+            self._further.save_after_failure()
             raise
         # Before saving: a resumed run continues from the seconds of the last line of metrics.
         self._learning.progress.stop()
+        if self._league is not None and not self._stop.is_set():
+            self._league.keeper.join_at_the_end(self._learning.trainer.learner.save_checkpoint)
         self._save()
-        rated = self._rating is None or self._rating.evaluated_at == self.train_step
-        if not self._ended() and not rated:
-            self._finish_evaluation()
+        if self._evaluation is not None and not self._ended():
+            self._evaluation.finish()
         self._learning.write_row()
-        if self._rating is not None and self._rating.target_reached:
+        if self._target_reached():
             return TARGET_REACHED
         if self._stop.is_set() and not self._steps_are_taken():
             return INTERRUPTED
-        if self._rating is not None:
-            self._rating.require_finite()
+        if self._evaluation is not None:
+            self._evaluation.rating.require_finite()
         return COMPLETED if self._learning.stop_reason is None else STOPPED
 
     def export_policies(self) -> None:
@@ -205,6 +213,7 @@ class OneProcess:
         policy_export.export_policies(
             str(self._run.policies), self._algorithm.agent, self._train_step
         )
+        self._further.export()
 
     def _train(self) -> None:
         experiment = self._experiment
@@ -219,24 +228,31 @@ class OneProcess:
         until: dict[str, Any] = dict(
             environment_steps=experiment.environment_steps, ended=self._ended
         )
-        if self._policy_copy is None:
-            turns.run(self._acting, self._learning, **until)
+        if isinstance(self._acting, device_actors.DeviceActors):
+            with tf.device(experiment.devices.learner):
+                device_threads.run(
+                    self._acting, self._learning, lag=experiment.devices.lag, **until
+                )
+        elif self._policy_copy is None:
+            turns.run(self._acting, self._learning, further=self._further, **until)
         else:
             threads.run(self._acting, self._learning, self._policy_copy, **until)
         if self._steps_are_taken():
             self._learning.pacing.require_training(*self._learning.counters())
+            self._further.require_training()
 
     def _build(self, seed: int) -> None:
         experiment, run = self._experiment, self._run
         if experiment.staleness.max_version_lag is not None:
-            # No error: the same file may be meant for both ways of running it.
+            # Not an error: the same file may also be meant for separate jobs.
             logging.warning(
                 "Staleness.max_version_lag and when_lagging are for separate jobs and have no "
                 "effect in one process, where collecting is at most two turns behind the learner."
             )
         if experiment.deterministic:
-            # For the whole process: TensorFlow has no way back.
+            # For the whole process: TensorFlow cannot undo it.
             tf.config.experimental.enable_op_determinism()
+        device_actors.divide_cpu(experiment.devices)
         self._epoch = epoch_lib.Epoch.begin(run)
         rating_seed, seed = seed, seeds.of_life(seed, self._epoch.number)
         tf.keras.utils.set_random_seed(seed)
@@ -245,16 +261,48 @@ class OneProcess:
         parts.publish(
             run_dir=str(run), train_step=self._train_step, environment_step=self._environment_step
         )
-        self._build_algorithm(seed)
+        with tf.device(experiment.devices.learner):
+            self._build_algorithm(seed)
         self._warm_start.apply(self._algorithm.agent, run)
         parts.publish(agent=self._algorithm.agent)
         self._build_server()
-        self._acting: acting_side.ActingSide | None = None
+        self._closing.callback(self._further.close)
+        self._further.connect(
+            self._server, self._client, epoch=self._epoch.number, while_saving=self._while_saving
+        )
+        self._league: league_side.OneProcessLeague | None = league_side.in_one_process(
+            experiment,
+            self._env,
+            run,
+            self._algorithm.agent.policy,
+            train_step=self._train_step,
+            environment_step=self._environment_step,
+            epoch=self._epoch,
+            seed=seed,
+        )
+        self._acting: acting_side.ActingSide | device_actors.DeviceActors | None = None
         self._policy_copy: threads.PolicyCopy | None = None
         if not experiment.is_offline:
             self._build_acting(seed)
-        self._build_learning()
-        self._build_rating(rating_seed)
+        with tf.device(experiment.devices.learner):
+            self._build_learning()
+        self._evaluation: run_evaluation.RunEvaluation | None = None
+        if experiment.can_evaluate:
+            self._evaluation = run_evaluation.RunEvaluation(
+                experiment,
+                self._plan,
+                self._algorithm,
+                self._env,
+                run,
+                self._learning,
+                seed=rating_seed,
+                life=self._epoch.number,
+                train_step=self._train_step,
+                environment_step=self._environment_step,
+                stop=self._stop,
+                furnish=self._further.furnish,
+            )
+            self._closing.callback(self._evaluation.close)
 
     def _build_algorithm(self, seed: int) -> None:
         experiment, counters = self._experiment, (self._train_step, self._environment_step)
@@ -263,16 +311,30 @@ class OneProcess:
             self._algorithm = experiment.make_offline_algorithm(*counters)
             num_lanes = 1
         else:
-            self._env = experiment.make_environment(seed)
+            self._env = experiment.make_acting_environment(seed)
             self._closing.callback(self._env.close)
             self._algorithm = experiment.make_algorithm(self._env, *counters)
-            num_lanes = lanes_lib.as_lanes(self._env).num_lanes
-        self._plan = experiment.plan(self._algorithm, num_lanes, self._run.run_id())
+            num_lanes = ring.num_lanes(self._env)
+        plan = experiment.plan(
+            self._algorithm,
+            num_lanes,
+            self._run.run_id(),
+            lanes_apart=lanes_lib.are_apart(self._env),
+        )
+        self._plan = local.within_process(plan, experiment)
+        self._further = further_policy.FurtherPolicies(
+            experiment,
+            self._env,
+            self._run,
+            seed=seed,
+            turn_ticks=self._plan.steps_per_turn // num_lanes,
+        )
 
     def _build_server(self) -> None:
         tables = self._plan.stream.tables(self._plan.experience)
         for table in tables:
             table_checks.refuse_unfit(table, self._plan)
+        tables += self._further.tables()
         self._server = server.ReplayServer(tables, checkpoint_dir=self._run.replay)
         self._closing.callback(self._server.stop)
         self._client = self._server.client()
@@ -281,10 +343,21 @@ class OneProcess:
             self._plan.stream.fill(self._plan.experience, self._client)
 
     def _build_acting(self, seed: int) -> None:
-        """Acts with the policy that is trained; in a thread of its own, with a copy of it.
+        """Builds the acting side; an acting thread has its own copy of the trained policy.
 
-        The learner changes its variables one by one: nobody may act with them meanwhile.
+        While the learner trains, it changes its variables one by one: nobody may act with them.
         """
+        if self._experiment.devices.actors:
+            self._acting = device_actors.build(
+                self._experiment,
+                (self._algorithm, self._train_step),
+                self._env,
+                self._make_acting_side,
+                environment_step=self._environment_step,
+                seed=seed,
+                closing=self._closing,
+            )
+            return
         algorithm, version = self._algorithm, self._train_step
         if self._experiment.overlap:
             version = tf.Variable(0, trainable=False, dtype=tf.int64, name="policy_version")
@@ -294,26 +367,43 @@ class OneProcess:
                 (algorithm.agent.collect_policy, version),
                 shared=self._environment_step,
             )
-        self._acting = acting_side.ActingSide(
+        self._acting = self._make_acting_side(
+            algorithm,
+            self._env,
+            version,
+            seed,
+            # A copy has its own version.
+            policy_version=None if self._policy_copy else lambda: self.train_step,
+        )
+        self._closing.callback(self._acting.close)
+        parts.publish(collect_metrics=self._acting.metrics)
+
+    def _make_acting_side(
+        self,
+        algorithm: algorithm_lib.Algorithm,
+        env: Any,
+        version: tf.Variable,
+        seed: int,
+        policy_version: Callable[[], int] | None = None,
+    ) -> acting_side.ActingSide:
+        return acting_side.ActingSide(
             self._experiment,
             self._plan,
             algorithm,
-            self._env,
+            env,
             self._client,
             train_step=version,
             environment_step=self._environment_step,
             seed=seed,
             recording_dir=self._run.experience,
             summary_dir=str(self._run.tensorboard),
-            # A copy has a version of its own.
-            policy_version=None if self._policy_copy else lambda: self.train_step,
+            policy_version=policy_version,
             policy_epoch=lambda: self._epoch.number,
+            before_turn=(lambda: None) if self._league is None else self._league.line_up,
         )
-        self._closing.callback(self._acting.close)
-        parts.publish(collect_metrics=self._acting.metrics)
 
     def _build_learning(self) -> None:
-        """After the acting side, whose statistics a checkpoint may bring back."""
+        """Builds the learning side; its checkpoint may restore statistics of the acting side."""
         acting = self._acting
         self._learning = learning_side.LearningSide(
             self._experiment,
@@ -332,15 +422,22 @@ class OneProcess:
             table=self._table_state,
             on_row=self._on_row,
             why_no_sample=self._why_no_sample,
+            actor_shares=dict if acting is None else acting.time_shares,
             while_saving=self._while_saving,
-            checkpoint_items=trigger_runner.states(self._triggers),
+            checkpoint_items={
+                **trigger_runner.states(self._triggers),
+                **({} if self._league is None else {"league": self._league.keeper}),
+            },
         )
         self._closing.callback(self._learning.close)
+        if self._league is not None:
+            self._league.start(self._learning.trainer.learner)
+            self._closing.callback(self._league.keeper.draw)
         for trigger in self._triggers:
             self._learning.trainer.learner.add_trigger(trigger)
         self._learning.pacing = self._make_pacing()
         if self._algorithm.share_lanes is not None:
-            # A checkpoint may be of a process with other lanes.
+            # The checkpoint may come from a process with other lanes.
             self._algorithm.share_lanes(0, self._plan.num_lanes)
         if self._policy_copy is not None:
             self._policy_copy.publish()
@@ -365,77 +462,20 @@ class OneProcess:
             self._plan, lambda step: acting.turns - (step - first) - learner.skipped_steps
         )
 
-    def _build_rating(self, seed: int) -> None:
-        experiment, settings = self._experiment, self._experiment.evaluation
-        self._rating: rating.Rating | None = None
-        if not experiment.can_evaluate:
-            return
-        # A process per lane is too many for one lane per episode.
-        few = getattr(self._env, "vectorization", None) == "async"
-        env = self._env
-        if env is None:
-            specs = experiment.offline_specs()
-        else:
-            specs = (env.time_step_spec(), env.action_spec())
-        policy = experiment_lib.greedy(self._algorithm.agent.policy)
-        self._rating = rating.Rating(
-            experiment,
-            policy,
-            evaluation.BestPolicyTrigger(
-                policy,
-                str(self._run.best),
-                train_step=self._train_step,
-                target_return=settings.target_return,
-            ),
-            seed=seed,
-            life=self._epoch.number,
-            specs=specs,
-            train_step=self._train_step,
-            environment_step=self._environment_step,
-            most_lanes=(min(self._plan.num_lanes, settings.episodes) if few else None),
-        )
-        self._closing.callback(self._rating.close)
-        # Counted in environment steps, unless there are none.
-        ratio = 1.0 if experiment.is_offline else self._plan.updates_per_step
-        interval = round(settings.interval * ratio)
-        self._learning.trainer.learner.add_trigger(
-            evaluation.EvaluationTrigger(
-                lambda: self._rating.evaluate(on_step=self._give_up_if_asked),
-                self._train_step,
-                max(1, interval) if settings.interval else 0,
-                observers=[self._rating.note, self._report_evaluation, self._stop_if_reached],
-            )
-        )
-
-    def _stop_if_reached(self, result: evaluation.EvaluationResult) -> None:
-        if self._rating.target_reached is not None:
-            raise triggers_lib.StopTraining(self._rating.target_reached)
-
     def _steps_are_taken(self) -> bool:
         if self._experiment.is_offline:
             return self.train_step >= self._experiment.train_steps
         return self.environment_step >= self._experiment.environment_steps
 
+    def _target_reached(self) -> str | None:
+        return None if self._evaluation is None else self._evaluation.rating.target_reached
+
     def _ended(self) -> bool:
         return self._stop.is_set() or self._learning.stop_reason is not None
 
-    def _finish_evaluation(self) -> None:
-        """Evaluates what the last interval left, so that the final policy is rated too."""
-        try:
-            result = self._rating.evaluate(on_step=self._give_up_if_asked)
-        except triggers_lib.StopTraining:
-            return  # Interrupted meanwhile; everything is saved.
-        self._rating.note(result)
-        self._report_evaluation(result)
-        # With the time that this took: the clock of a run that is resumed must not go back.
-        self._learning.save()
-
-    def _give_up_if_asked(self) -> None:
-        if self._stop.is_set():
-            raise triggers_lib.StopTraining("interrupted during an evaluation")
-
     def _save(self) -> None:
         self._learning.save()
+        self._further.save()
         if self._acting is not None:
             self._acting.save_recording()
         if self._experiment.checkpoints.save_replay:
@@ -453,15 +493,15 @@ class OneProcess:
         )
 
     def _table_state(self) -> server.TableState:
+        if isinstance(self._plan.stream, local_unrolls.LocalUnrolls):
+            return self._plan.stream.table_state()
         return self._server.info().tables[self._plan.stream.table_name]
 
-    def _report_evaluation(self, result: evaluation.EvaluationResult) -> None:
-        self._learning.write_row(
-            eval_return=result.mean,
-            eval_return_std=result.std,
-            eval_episodes=result.episodes,
-            **(self._rating.best_row or {}),
-        )
+    def _lanes(self) -> str:
+        plan = self._plan
+        if plan.num_groups == 1:
+            return f"{plan.num_lanes} lanes"
+        return f"{plan.num_lanes} lanes in {plan.num_groups} groups of {plan.lanes_per_group}"
 
     def _env_name(self) -> str:
         if self._env is None:

@@ -1,8 +1,8 @@
-"""How many train steps the experience at hand is good for, and how far acting may go meanwhile.
+"""Computes how many train steps are due, and how far ahead of them actors may collect.
 
-Replay and queues are paced differently: train steps on a replay follow environment steps at a
-configured ratio, a queue is good for one train step per batch that has arrived. Whoever collects,
-the same process or other jobs, the arithmetic is the same.
+Replay and queues are paced differently. Train steps on a replay follow environment steps at a
+configured ratio; a queue allows one train step per batch that has arrived. The arithmetic is the
+same whether this process collects or other jobs do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from actor_learner.runs import trainer
 from actor_learner.support import errors
 
 LOOK_SECONDS = 1.0
-"""How often a learner looks whether a server of another process still has its contents."""
+"""How often a learner checks that a server in another process still has its contents."""
 
 Table = Callable[[], state.TableState]
 
@@ -28,38 +28,38 @@ class Pacing(Protocol):
     """Says when to train, and how far to collect.
 
     Attributes:
-      max_updates: Train steps to take at most before the policy that acts is renewed.
+      max_updates: Maximum train steps before the policy that acts is updated.
     """
 
     max_updates: int
 
     def updates_due(self, environment_step: int, train_step: int) -> int:
-        """Train steps to take now; 0 or less: collect first."""
+        """Returns the train steps to take now; 0 or less means to collect first."""
 
     def steps_allowed(self, environment_step: int, train_step: int) -> int:
-        """Environment steps, over all actors, by which collecting is to wait for the learner."""
+        """Returns the environment step, over all actors, at which actors wait for the learner."""
 
     def require_training(self, environment_step: int, train_step: int) -> None:
-        """Refuses, when all steps are taken, to call a run complete that learned nothing."""
+        """Checks, when all environment steps are taken, that the run has trained at all."""
 
 
 class ReplayPacing:
     """For replay: train steps follow environment steps at the configured ratio.
 
-    They begin when the experience can be sampled. Until then none falls due, since the thread that
-    would wait for a sample may be the one that collects: sequences are written when an episode
-    ends, and a `min_size` limit counts items, whatever `learn_from` says.
+    They begin when the experience can be sampled. Until then none is due, since the thread that
+    would wait for a sample may be the one that collects. That can be later than `learn_from`:
+    sequences are written when an episode ends, and a `min_size` limit counts items.
 
-    `updates_due` is for the learner's thread, `steps_allowed` for any.
+    Only the learner's thread may call `updates_due`; any thread may call `steps_allowed`.
 
     Args:
-      plan: What the experiment comes to.
+      plan: The plan of the experiment.
       table: Returns the state of the table with the experience.
       environment_step: Environment steps taken so far.
       train_step: Train steps taken so far.
       num_actors: Returns how many actors there are.
-      look_seconds: How often to look whether the table still has its contents, which a server in
-        another process may lose; None if it cannot.
+      look_seconds: How often to check that the table still has its contents, which a server in
+        another process may lose; None never checks.
       max_updates: See `Pacing`.
       clock: Returns seconds.
     """
@@ -91,7 +91,7 @@ class ReplayPacing:
         self._waits_for: str | None = None
 
     def updates_due(self, environment_step: int, train_step: int) -> int:
-        """Train steps to take now; 0 or less: collect first.
+        """Returns the train steps to take now; 0 or less means to collect first.
 
         Raises:
           errors.ReplayTimeoutError: If the server had to be asked and does not answer.
@@ -106,7 +106,7 @@ class ReplayPacing:
         self._can_sample = now.blocked != "sampling"
         self._waits_for = None if self._can_sample else now.describe()
         if lost:
-            # A new server, without what the old one had: a few transitions would spoil the policy.
+            # A new server, without the old contents: few transitions would spoil the policy.
             self._pace = self._plan.pace(environment_step, train_step, replay_is_empty=True)
             return self._pace.updates_due(environment_step) - train_step
         if not self._can_sample:
@@ -117,15 +117,17 @@ class ReplayPacing:
         return due
 
     def steps_allowed(self, environment_step: int, train_step: int) -> int:
-        """Environment steps, over all actors, by which collecting is to wait for the learner."""
+        """Returns the environment step, over all actors, at which actors wait for the learner."""
         del environment_step
         return self._pace.steps_until(train_step) + self._plan.steps_ahead(self._num_actors())
 
     def require_training(self, environment_step: int, train_step: int) -> None:
-        """Refuses, when all steps are taken, to call a run complete that learned nothing at all.
+        """Checks, when all environment steps are taken, that the run has trained at all.
+
+        If it has, but not since it was resumed, a warning is logged.
 
         Raises:
-          errors.ReplayError: If the experience never could be sampled.
+          errors.ReplayError: If the experience could never be sampled.
         """
         if self._waits_for is None or train_step > self._first_train_step:
             return
@@ -144,14 +146,14 @@ class ReplayPacing:
 
 
 class QueuePacing:
-    """For queues: a train step per batch that has arrived, whole turns ahead of the learner.
+    """For queues: one train step per batch that has arrived; actors are whole turns ahead.
 
     Args:
-      plan: What the experiment comes to.
-      waiting: Returns how many batches have arrived and are not used, given the train step.
+      plan: The plan of the experiment.
+      waiting: Returns how many batches have arrived and were not used, given the train step.
       num_actors: Returns how many actors there are.
-      max_updates: See `Pacing`. With more than one, what is collected meanwhile could be older than
-        the turns ahead allow.
+      max_updates: See `Pacing`. With more than one, experience could be older than the turns ahead
+        allow.
     """
 
     def __init__(
@@ -168,27 +170,27 @@ class QueuePacing:
         self._num_actors = num_actors
 
     def updates_due(self, environment_step: int, train_step: int) -> int:
-        """Train steps to take now; 0 or less: collect first."""
+        """Returns the train steps to take now; 0 or less means to collect first."""
         del environment_step
         return self._waiting(train_step)
 
     def steps_allowed(self, environment_step: int, train_step: int) -> int:
-        """Environment steps, over all actors, by which collecting is to wait for the learner."""
+        """Returns the environment step, over all actors, at which actors wait for the learner."""
         turns = plan_lib.TURNS_AHEAD * self._num_actors() - self._waiting(train_step)
         return environment_step + max(0, turns) * self._steps_per_turn
 
     def require_training(self, environment_step: int, train_step: int) -> None:
-        """Every batch was learned from, or the learner has raised."""
+        """Does nothing: every batch was trained on, or the learner has raised."""
 
 
 class ArrivedBatches:
-    """Counts the batches in a queue of another process, across restarts of its server.
+    """Counts the batches in a queue in another process, across restarts of its server.
 
     Args:
       table: Returns the state of the queue.
       items_per_batch: Items that make a batch.
-      dropped: Returns how many items were taken out and not trained on, so far.
-      seconds: How long an answer of the server holds.
+      dropped: Returns how many items were removed without training on them, so far.
+      seconds: For how long an answer of the server is used again.
       clock: Returns seconds.
     """
 
@@ -211,7 +213,7 @@ class ArrivedBatches:
         self._looked_at = -float("inf")
 
     def waiting(self, train_step: int) -> int:
-        """Batches that have arrived and were not trained on by `train_step`.
+        """Returns the batches that have arrived and were not trained on by `train_step`.
 
         Raises:
           errors.ReplayTimeoutError: If the server does not answer.
@@ -220,7 +222,7 @@ class ArrivedBatches:
             now = self._table()
             self._looked_at = self._clock()
             if self._begun is None or now.inserts < self._arrived:
-                # At the start, or after a restart of the server, what it holds is what there is.
+                # At the start, or after a restart of the server, only what it holds counts.
                 self._begun = (now.inserts - now.size - self._dropped(), train_step)
             self._arrived = now.inserts
         items_before, steps_before = self._begun

@@ -1,4 +1,4 @@
-"""Lines of metrics about a run in progress: how far, how fast, how well."""
+"""Lines of metrics about a run in progress: its counters, speed and returns."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ LEAST_SECONDS = 0.1
 
 
 class ProgressRows:
-    """Makes a row from the counters and statistics of a run, at most every `interval_seconds`.
+    """Makes rows from the counters and statistics of a run.
 
     Args:
       progress: The run's clock.
-      statistics: Episodes of the collecting actor.
+      statistics: Episode statistics of the actors.
       counters: Returns environment steps and train steps.
       table: Returns the state of the replay's table.
-      transitions: Turns a number of items into transitions.
-      epsilon: Returns the share of random actions; None for agents without.
-      version_lag: Returns how many train steps old the latest batch's policy was; None: unknown.
-      version_lag_seconds: Returns the most seconds for which the learner had been ahead of an
-        actor's policy, since it was asked last; None: unknown.
+      transitions: Converts a number of items to a number of transitions.
+      epsilon: Returns the share of random actions; None for agents without one.
+      version_lag: Returns how many train steps old the latest batch's policy was; None if unknown.
+      version_lag_seconds: Returns the longest time for which an actor's policy was behind the
+        learner's since the last call, in seconds; None if unknown.
       on_row: Takes the rows.
-      interval_seconds: Least time between rows of `write_if_due`; see `row_limit` for long runs.
+      interval_seconds: Minimum time between rows of `write_if_due`; see `row_limit` for long runs.
         The first comes with the first steps, to show that the run is under way.
-      interval_steps: Environment steps between them, instead of time: a row is due at the first
-        look behind each multiple of it.
+      interval_steps: Environment steps between rows, instead of time: a row is due at the first
+        call after each multiple of it.
       more: Returns further columns.
     """
 
@@ -71,7 +71,7 @@ class ProgressRows:
         self.start()
 
     def start(self) -> None:
-        """Counts rates from here on."""
+        """Measures rates from now on."""
         self._last = (self._progress.seconds, *self._counters())
         self._written_at = self._progress.seconds
         self._wrote_steps = False
@@ -83,8 +83,8 @@ class ProgressRows:
             due = self._counters()[0] // grid > self._last_steps // grid
         else:
             seconds = self._progress.seconds
-            least = max(self._interval_seconds, seconds / self._dense_rows)
-            due = seconds - self._written_at >= least
+            interval = max(self._interval_seconds, seconds / self._dense_rows)
+            due = seconds - self._written_at >= interval
             due = due or not (self._wrote_steps or self._counters()[0] == self._last[1])
         if due:
             self.write(loss)
@@ -93,7 +93,7 @@ class ProgressRows:
         """Writes a row now.
 
         Args:
-          loss: The latest loss, a scalar tensor; None before learning began.
+          loss: The latest loss, a scalar; None before the first train step.
           **more: Further columns.
         """
         seconds = self._progress.seconds
@@ -110,10 +110,10 @@ class ProgressRows:
             **self._replay(),
         }
         if loss is not None:
-            row["loss"] = float(loss.numpy())
+            row["loss"] = float(loss)
         last_seconds, last_environment_steps, last_train_steps = self._last
         elapsed = seconds - last_seconds
-        # An evaluation's row follows no steps at all.
+        # There are no rates over no steps: an evaluation's row may follow another row at once.
         if elapsed > LEAST_SECONDS and environment_steps > last_environment_steps:
             row["environment_steps_per_second"] = (
                 environment_steps - last_environment_steps

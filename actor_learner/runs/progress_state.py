@@ -1,4 +1,4 @@
-"""What a resumed run must know besides the agent: seconds spent, steps skipped, and the metrics."""
+"""State that a resumed run needs besides the agent: its clock, skipped steps and statistics."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from actor_learner.acting import metrics
 
 
 class ProgressState(tf.train.experimental.PythonState):
-    """Saves the run's clock, counts and episode statistics inside the learner's checkpoint.
+    """Saves the run's clock, counts and episode statistics in the learner's checkpoint.
 
     Args:
-      statistics: Episode statistics of the collecting actor.
+      statistics: Episode statistics of the actors.
       clock: Returns seconds.
     """
 
@@ -40,19 +40,19 @@ class ProgressState(tf.train.experimental.PythonState):
 
     @property
     def skipped_steps(self) -> int:
-        """Train steps left out in this run, since they were not finite."""
+        """Train steps skipped in this run because they were not finite."""
         return self._skipped_before + self._skipped()
 
     def count_skipped(self, skipped: Callable[[], int]) -> None:
-        """Takes what returns how many train steps this process has left out."""
+        """Sets the function that returns how many train steps this process has skipped."""
         self._skipped = skipped
 
     def start(self) -> None:
-        """Begins to count now, so that building does not count."""
+        """Starts the clock, so that building does not count."""
         self._started = self._clock()
 
     def stop(self) -> None:
-        """Ends the count, so that saving, the last evaluation and exporting do not count."""
+        """Stops the clock, so that saving, the last evaluation and exporting do not count."""
         self._seconds_before = self.seconds
         self._started = None
 
@@ -61,7 +61,7 @@ class ProgressState(tf.train.experimental.PythonState):
             {
                 "seconds": self.seconds,
                 "skipped_steps": self.skipped_steps,
-                # Which processes jobs have counted stays known while the run is in one process.
+                # A run in one process keeps the list of processes that earlier jobs counted.
                 "statistics": {**self._carried, **self._statistics.state()},
             }
         )

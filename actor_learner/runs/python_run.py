@@ -1,4 +1,4 @@
-"""Training from Python: the same run as the command's, begun by a call."""
+"""Trains from Python: the same run as that of the command, begun by a call."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def train(
     if resume:
         if warm_start_from is not None:
             raise errors.ConfigError(
-                "resume=True goes on from the run's own checkpoint: leave out warm_start, or begin "
-                "a new run with it"
+                "resume=True continues from the run's own checkpoint: leave out warm_start, or "
+                "begin a new run with it"
             )
         seed = run.read_description()["seed"] if seed is None else seed
     elif seed is None:
@@ -101,12 +101,12 @@ def _train(
 
 
 def _write_configuration(run: run_directory.RunDirectory) -> None:
-    """What gin had a part in: a program may bind single values and build the rest itself."""
+    """Writes what gin configured: a program may bind single values and build the rest itself."""
     run.write_text(run.operative_config, config.operative_config())
 
 
 def _terminal() -> str | TextIO:
-    """Where the user looks: at the terminal, or at the cell of a notebook."""
+    """Returns where the user reads output: the terminal, or the cell of a notebook."""
     try:
         is_own = sys.stderr.fileno() == 2
     except (AttributeError, OSError, ValueError):
@@ -115,7 +115,7 @@ def _terminal() -> str | TextIO:
 
 
 def _pass_on(signal_number: int | None) -> None:
-    """Lets the signal that ended training, now that all is saved, do what it would have done."""
+    """Raises again the signal that ended training, now that everything is saved."""
     if signal_number is None or signal_number == signal.SIGINT:
         raise KeyboardInterrupt
     os.kill(os.getpid(), signal_number)

@@ -1,4 +1,4 @@
-"""Which policy of a run is rated, filmed or recorded, and how it is loaded."""
+"""Finds the policy of a run that is evaluated, filmed or recorded, and loads it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class RatedPolicy(NamedTuple):
     """A policy on the disk.
 
     Attributes:
-      what: Which one, for people to read.
-      load: Returns the greedy policy, given the experiment and an environment to act in. The
-        configuration must have been loaded.
+      what: Describes the policy, for people to read.
+      load: Returns the greedy policy, given the experiment and an environment to act in. Load the
+        configuration before.
       path: The exported policy; None if it is in the run's parameter store only.
     """
 
@@ -27,7 +27,7 @@ class RatedPolicy(NamedTuple):
 
 
 def find(run_dir: run_directory.RunDirectory) -> RatedPolicy:
-    """The best policy of a run: that in `best/`, else the one tagged `best`, else the last one.
+    """Finds the best policy of a run: in `best/`, else the one tagged `best`, else the last one.
 
     Raises:
       errors.ConfigError: If the run has none yet.
@@ -47,7 +47,7 @@ def find(run_dir: run_directory.RunDirectory) -> RatedPolicy:
         return RatedPolicy(what, lambda _, env: _load_export(last, env), last)
     raise errors.ConfigError(
         f"{run_dir} has no policy yet: neither {best} nor {last} exists, and none is tagged "
-        f"'{sources.BEST}' in {held}. Go on training with --resume={run_dir}"
+        f"'{sources.BEST}' in {held}. Continue training with --resume={run_dir}"
     )
 
 
@@ -66,7 +66,7 @@ def _load_export(path: pathlib.Path, env: Any) -> Any:
 
 
 def _load_stored(held: store.ParameterStore, experiment: Any, env: Any) -> Any:
-    """The experiment's own policy, with stored values."""
+    """Builds the experiment's own policy, with stored values."""
     import tensorflow as tf
 
     from actor_learner import experiment as experiment_lib

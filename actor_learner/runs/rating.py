@@ -1,9 +1,10 @@
-"""The judging side of an experiment: evaluates the greedy policy and keeps the best one."""
+"""Evaluates the greedy policy of an experiment, and notes the best one and the target."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import pathlib
 from typing import Any, Callable
 
 import tensorflow as tf
@@ -13,34 +14,36 @@ from tf_agents.policies import tf_policy
 from actor_learner import experiment as experiment_lib
 from actor_learner.acting import evaluator
 from actor_learner.learning import evaluation
-from actor_learner.runs import evaluation_specs
+from actor_learner.runs import evaluation_pictures, evaluation_specs
 from actor_learner.support import counters, errors, seeds
 
 
 class Rating:
-    """Evaluates a policy in environments of its own.
+    """Evaluates a policy in its own environment.
 
-    Every evaluation plays the same episodes; those that confirm one are played once. See
-    `Evaluation`.
+    Every evaluation plays the same episodes; each confirmation plays new ones. See `Evaluation`.
 
     Args:
-      experiment: Says in which environment, and over how many episodes.
+      experiment: Its `Evaluation` says in which environment, and over how many episodes.
       policy: Evaluated with its current variables, acting greedily.
       best: Keeps the best policy, or at least its score.
-      seed: The run's seed, or one of it for each of several evaluators.
-      life: Tells this process from others with that seed, which must confirm on other episodes.
-      specs: Time step and action specs of the environment that is trained in.
-      most_lanes: Lanes to evaluate in at most; None is the experiment's number.
+      seed: The run's seed, or one derived from it for each of several evaluators.
+      life: Distinguishes this process from others with the same seed, so that each confirms on
+        other episodes.
+      specs: Time step and action specs of the training environment.
+      directory: The run directory, for the pictures that `Reporting` asks for; None writes none.
+      max_lanes: Maximum lanes of the evaluation; None for the experiment's number.
       train_step: Version of the policy.
-      environment_step: Environment steps taken for training by then.
+      environment_step: Environment steps of training up to that version.
+      furnish: Called with the environment that was made, to install policies of other agents.
 
     Attributes:
-      best: As given.
+      best: The argument.
       last: The latest evaluation; None before the first.
       target_reached: How the target was reached; None before.
 
     Raises:
-      errors.SpecMismatchError: If the environment to evaluate in has other specs.
+      errors.SpecMismatchError: If the specs of the evaluation environment differ.
     """
 
     def __init__(
@@ -54,7 +57,9 @@ class Rating:
         specs: tuple[Any, Any],
         train_step: tf.Variable,
         environment_step: tf.Variable,
-        most_lanes: int | None = None,
+        max_lanes: int | None = None,
+        directory: pathlib.Path | None = None,
+        furnish: Callable[[Any], None] = lambda env: None,
     ) -> None:
         self._settings = experiment.evaluation
         self.best = best
@@ -66,19 +71,31 @@ class Rating:
         self._closing = contextlib.ExitStack()
         self.last: evaluation.EvaluationResult | None = None
         self.target_reached: str | None = None
-        lanes = {} if most_lanes is None else {"num_envs": most_lanes}
+        self._pictures: evaluation_pictures.EvaluationPictures | None = None
+        lanes = {} if max_lanes is None else {"num_envs": max_lanes}
         env = experiment.make_evaluation_environment(
             seeds.of(seed, "evaluation environment", life), **lanes
         )
         self._closing.callback(env.close)
         try:
             evaluation_specs.require_same(env, *specs)
+            furnish(env)
             self._evaluator = evaluator.Evaluator(
                 env,
                 experiment_lib.greedy(policy),
                 self._settings.episodes,
                 seed=seeds.of(seed, "choosing"),
             )
+            reporting = experiment.reporting
+            if directory is not None and (reporting.histograms or reporting.videos):
+                self._pictures = evaluation_pictures.EvaluationPictures(
+                    experiment,
+                    experiment_lib.greedy(policy),
+                    env,
+                    directory,
+                    seeds.of(seed, "film"),
+                )
+                self._closing.callback(self._pictures.close)
         except BaseException:
             self._closing.close()
             raise
@@ -94,10 +111,10 @@ class Rating:
         return None if self.best.best is None else best_columns(self.best.best)
 
     def evaluate(self, on_step: Callable[[], None] | None = None) -> evaluation.EvaluationResult:
-        """Runs the episodes, and others that confirm a best policy or a target; blocks meanwhile.
+        """Plays the episodes, and new ones to confirm a best policy or a target; blocks until done.
 
         Args:
-          on_step: Called after each batched step; what it raises ends the evaluation.
+          on_step: Called after each batched step; an exception that it raises ends the evaluation.
         """
         result = self._run(on_step, None)
         target = self._settings.target_return
@@ -119,6 +136,8 @@ class Rating:
     def note(self, result: evaluation.EvaluationResult) -> None:
         """Keeps the policy if it is the best so far, and notes whether the target is reached."""
         self.best(result)
+        if self._pictures is not None:
+            self._pictures.write(result)
         target = self._settings.target_return
         if evaluation.reaches(result, target):
             self.target_reached = evaluation.how_reached(result, target)
@@ -126,10 +145,10 @@ class Rating:
             evaluation.log_if_not_confirmed(result, target)
 
     def require_finite(self) -> None:
-        """Refuses to call a run a success whose policy was last rated with something like NaN.
+        """Checks that the returns of the latest evaluation were finite.
 
         Raises:
-          errors.EvaluationError: Says what was found, and what to look at.
+          errors.EvaluationError: If they were not.
         """
         if self.last is not None and not self.last.is_finite:
             raise not_finite(self.last.train_step, self.last.mean, self.last.episodes)
@@ -151,7 +170,7 @@ class Rating:
 
 
 def best_columns(score: dict[str, Any]) -> dict[str, Any]:
-    """The score of the best policy as columns of metrics."""
+    """Converts the score of the best policy to columns of metrics."""
     return {
         "best_return": score["mean"],
         "best_return_std": score["std"],
@@ -161,7 +180,7 @@ def best_columns(score: dict[str, Any]) -> dict[str, Any]:
 
 
 def not_finite(train_step: int, mean: float, episodes: int) -> errors.EvaluationError:
-    """The error of a run whose last policy cannot be evaluated."""
+    """Makes the error of a run whose last policy cannot be evaluated."""
     return errors.EvaluationError(
         f"the policy of train step {train_step} cannot be evaluated: its mean return over "
         f"{episodes} episodes is {mean:g}. Either its actions are not finite, because training "

@@ -1,4 +1,4 @@
-"""A run's metrics on their way to files, TensorBoard and the terminal."""
+"""Writes a run's metrics to files, TensorBoard and the terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from actor_learner.support import disk_space, unsaved
 
 
 class Report:
-    """Opens with the training, takes its rows, closes with a curve; then says what to do next."""
+    """Shows and writes the rows of a training, draws its curve, and makes the closing lines."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Report:
         self.close()
 
     def open(self, training: Any, terminal: TextIO) -> None:
-        """Begins to show and write; rows past the restored checkpoint are dropped."""
+        """Begins to show and write; drops rows after the restored checkpoint."""
         run_dir = self._run_dir
         self._training = training
         self._loggers = metric_files.open_metric_files(
@@ -55,12 +55,12 @@ class Report:
             )
         if training.replay_starts_empty:
             self._view.message(
-                "the replay starts empty: learning goes on once it is filled again. "
+                "the replay starts empty: training continues once it is filled again. "
                 "Checkpoints.save_replay = True keeps its contents for the next time"
             )
 
     def write(self, row: dict[str, Any]) -> None:
-        """Takes one line of metrics."""
+        """Writes one line of metrics."""
         self._loggers.write(row)
         self._view.write({**row, progress.NOT_SAVED: unsaved.ledger().summary()})
 
@@ -92,7 +92,7 @@ class Report:
         )
 
     def closing_lines(self, status: str, reason: str | None) -> list[str]:
-        """What to print at the end."""
+        """Returns the lines to print at the end."""
         training = self._training
         lines = summary.closing_lines(
             run_dir=str(self._run_dir),

@@ -27,8 +27,8 @@ class _Process(NamedTuple):
 class ReportedStatistics(tf.train.experimental.PythonState):
     """Sums up the reports of all actors; part of the learner's checkpoints.
 
-    Reports hold totals of the actor's process. One that is lost with a learner is made good by the
-    next, and a repeated one changes nothing.
+    Reports hold totals of the actor's process. If one is lost with a learner, the
+    next makes up for it; a repeated one changes nothing.
 
     Attributes:
       environment_steps: Steps reported, over all actors and their earlier processes.
@@ -41,9 +41,10 @@ class ReportedStatistics(tf.train.experimental.PythonState):
         self._lengths: dict[int, list[int]] = {}
         self._before: dict[str, Any] = {"episodes": 0, "returns": [], "lengths": []}
         self._version_lag_seconds: float | None = None
+        self._shares: dict[int, dict[str, float]] = {}  # By actor.
 
     def take(self, report: dict[str, Any]) -> int:
-        """Processes one report; returns the environment steps that it adds."""
+        """Takes one report; returns the environment steps that it adds."""
         actor = report["actor"]
         before = self.environment_steps
         for process in report.get("earlier", ()):
@@ -52,6 +53,9 @@ class ReportedStatistics(tf.train.experimental.PythonState):
             return self.environment_steps - before
         self._returns[actor] = report["returns"]
         self._lengths[actor] = report["lengths"]
+        self._shares[actor] = report.get("time") or {}
+        if report.get("last"):
+            del self._shares[actor]
         lag = report.get("version_lag_seconds")  # Not in what an earlier release has left.
         if lag is not None:
             self._version_lag_seconds = max(lag, self._version_lag_seconds or 0.0)
@@ -87,6 +91,15 @@ class ReportedStatistics(tf.train.experimental.PythonState):
         """
         lag, self._version_lag_seconds = self._version_lag_seconds, None
         return lag
+
+    def mean_shares(self) -> dict[str, float]:
+        """Returns where the time of the actors goes, on average; nothing while none has said so.
+
+        It is not part of checkpoints.
+        """
+        told = [shares for shares in self._shares.values() if shares]
+        kinds = dict.fromkeys(kind for shares in told for kind in shares)
+        return {kind: sum(each.get(kind, 0.0) for each in told) / len(told) for kind in kinds}
 
     @property
     def episodes(self) -> int:

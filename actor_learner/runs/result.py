@@ -1,4 +1,4 @@
-"""What a training run has come to, read from its directory."""
+"""The outcome of a training run, read from its directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Best(NamedTuple):
-    """The score of the best policy, on episodes that had no say in choosing it."""
+    """The score of the best policy, on episodes that were not used to choose it."""
 
     mean: float
     std: float | None
@@ -34,13 +34,13 @@ class Curve(NamedTuple):
 
 
 class Result:
-    """What a run has come to; `Experiment.train` returns it, `Result("runs/x")` reads any run's.
+    """The outcome of a run; `Experiment.train` returns it, and `Result("runs/x")` reads any run.
 
     Args:
-      run_dir: The directory of a run, of Python or of the command.
+      run_dir: The directory of a run, started from Python or by a command.
       status: How training ended: "completed", "target reached", "stopped" (by a trigger). None
         where it is not known.
-      reason: Why it ended before its time; None if it did not.
+      reason: Why it ended early; None if it did not.
     """
 
     def __init__(

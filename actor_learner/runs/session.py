@@ -1,7 +1,7 @@
 """A training run in this process from its first line to its last, for the command and for Python.
 
-Both build a `OneProcess` in their own way; showing it, writing its metrics, saving it when it is
-interrupted, and saying how it ended is the same.
+Each builds a `OneProcess` in its own way. Showing it, writing its metrics, saving it when it is
+interrupted, and saying how it ended are the same.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Callable, NamedTuple
 from actor_learner import run_directory
 from actor_learner.reporting import log_limit, process_output, summary
 from actor_learner.runs import report as report_lib
-from actor_learner.support import blame, errors, signals, unsaved
+from actor_learner.support import blame, signals, unsaved
 
 JOB = "train"
 FAILED = "failed"
@@ -26,10 +26,10 @@ class Outcome(NamedTuple):
     """How a run ended.
 
     Attributes:
-      status: Of `OneProcess.run`, or `FAILED`.
-      reason: Why it ended before its time, in words; None if it did not.
-      is_saved: Whether everything is on the disk; if not, it was full.
-      error: What it failed with.
+      status: The status of `OneProcess.run`, or `FAILED`.
+      reason: Why it ended early, in words; None if it did not.
+      is_saved: Whether everything is on disk; False if the disk was full.
+      error: The error that it failed with; None if it did not fail.
     """
 
     status: str
@@ -49,8 +49,8 @@ def run(
 
     Args:
       build: Given `on_row` and `stop`, makes a context of a `OneProcess`.
-      run_dir: Where everything goes.
-      output: Of this process, captured.
+      run_dir: The run directory.
+      output: The captured output of this process.
       stop: Ends training when it is set.
       next_steps: What the user may do next, in their own terms.
 
@@ -95,17 +95,15 @@ def say(output: process_output.CapturedOutput, text: str) -> None:
 
 
 def _whose(error: Exception) -> list[str]:
-    """Whose line raised it, where that is not ours; the traceback is in the log."""
-    if isinstance(error, errors.ActorLearnerError) and error.__cause__ is None:
-        return []
-    where = blame.place(error)
+    """Returns a line that names the code that raised, if it is not ours."""
+    where = blame.accused(error)
     return [] if where is None else [f"Raised in:    {where}"]
 
 
 def _settle(
     ledger: unsaved.Ledger, output: process_output.CapturedOutput, stop: signals.StopRequest
 ) -> bool:
-    """Waits a while for room if the disk is full; Ctrl-C ends it. Whether everything is saved."""
+    """Waits a while for room if the disk is full, or until Ctrl-C; returns whether all is saved."""
     ledger.say = lambda line: say(output, line)
     interrupted = stop.event.is_set()  # Then the next signal ends the process.
     return ledger.settle(lambda: stop.event.is_set() and not interrupted)

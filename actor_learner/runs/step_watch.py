@@ -6,18 +6,18 @@ import time
 from typing import Any, Callable
 
 PATIENCE = 10.0
-"""A step may take so many times as long as the longest one before it."""
+"""A step may take this many times as long as the longest one before it."""
 
 
 class StepWatch:
     """Notes when the collecting thread took its latest step, and how long its longest one took.
 
-    An observer of the actor. A step of all lanes takes from microseconds to minutes, a simulator
-    that loads its next level among them. It counts as hung after `timeout_seconds`, or after ten
+    An observer of the actor. A step of all lanes takes from microseconds to minutes, for example
+    if a simulator loads its next level. It counts as hung after `timeout_seconds`, or after ten
     times the longest step so far, whichever is more. Written by one thread, read by others.
 
     Args:
-      timeout_seconds: A step within these is never hung.
+      timeout_seconds: A shorter step never counts as hung.
       clock: Returns seconds.
     """
 
@@ -32,7 +32,7 @@ class StepWatch:
         return self._clock()
 
     def begin_turn(self) -> None:
-        """Counts from now on: between turns no step is expected."""
+        """Restarts the watch: between turns no step is expected."""
         self._latest = self._clock()
 
     def __call__(self, trajectory: Any) -> None:
@@ -43,11 +43,11 @@ class StepWatch:
 
     @property
     def longest_seconds(self) -> float:
-        """What the longest step took, 0 before the first."""
+        """Duration of the longest step, in seconds; 0 before the first."""
         return self._longest
 
     def overdue_seconds(self, since: float) -> float | None:
-        """For how long nothing has happened, if that is too long; None if it is not.
+        """Returns for how long nothing has happened, if that is too long; else None.
 
         Args:
           since: `now()` when somebody began to wait; silence before that does not count.

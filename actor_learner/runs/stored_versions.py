@@ -1,4 +1,4 @@
-"""The learner's policy as it was now and then, in the parameter store of the run."""
+"""Stores versions of the learner's policy in the parameter store of the run."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def stored_versions(interval_seconds: float = 60.0, kept: int = 5) -> Keeping:
     """How many versions of the policy a run of separate jobs stores.
 
     Args:
-      interval_seconds: Between two versions, each a file as large as the policy; the last one of
-        all is stored in any case.
-      kept: How many stay, besides those that have a tag, such as `best`.
+      interval_seconds: Time between two versions, each a file as large as the policy. The last
+        version is always stored.
+      kept: How many to keep, besides those with a tag such as `best`.
 
     Raises:
-      errors.ConfigError: If one of them makes no sense.
+      errors.ConfigError: If a value is out of range.
     """
     if not interval_seconds >= 0:
         raise errors.ConfigError(
@@ -44,16 +44,16 @@ def stored_versions(interval_seconds: float = 60.0, kept: int = 5) -> Keeping:
 
 
 class StoredVersions:
-    """Pushes a version now and then, and keeps the last few and those that have a tag.
+    """Stores a version at intervals, and keeps the last few and those with a tag.
 
     Args:
-      store: Where to.
-      model: The learner's.
-      epoch: Of the learner; one that is superseded stores nothing.
-      clock: Seconds.
+      store: The parameter store.
+      model: The model of the learner.
+      epoch: Epoch of the learner; a superseded one stores nothing.
+      clock: Returns seconds.
 
     Raises:
-      errors.ConfigError: As `stored_versions`, which says how often and how many.
+      errors.ConfigError: As `stored_versions`, which sets the interval and the number.
     """
 
     def __init__(
@@ -76,9 +76,9 @@ class StoredVersions:
             self.push()
 
     def push(self) -> None:
-        """Stores the policy as it is now, unless this version is stored already.
+        """Stores the current policy, unless this version was stored before.
 
-        On a full disk the ledger of what is unsaved stores, later, the version of that time.
+        On a full disk the `unsaved` ledger stores the policy of a later time, once there is room.
         """
         if int(counters.read(self._model.train_step)) != self._version:
             self._pushed_at = self._clock()

@@ -1,4 +1,4 @@
-"""Refuses, at the start, tables that a run can make no use of."""
+"""Refuses, at the start of a run, tables that would block it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def refuse_unfit(table: reverb.Table, plan: plan_lib.Plan) -> None:
     """Refuses a table at which actors and learner would wait for each other.
 
     Raises:
-      errors.ConfigError: If it is one.
+      errors.ConfigError: If they would.
     """
     info = table.info
     limiter = info.rate_limiter_info

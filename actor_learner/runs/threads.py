@@ -1,4 +1,4 @@
-"""Collecting in a thread of its own while the learner trains, with a copy of its policy."""
+"""Collects in a second thread while the learner trains, with a copy of its policy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from absl import logging
 from actor_learner.runs import acting_side, learning_side
 from actor_learner.support import errors
 
-# How often a waiting thread looks up even if nobody has called it.
+# How often a waiting thread checks again even if it was not notified.
 _LOOK_UP_SECONDS = 0.5
 
 
@@ -24,20 +24,20 @@ def run(
     environment_steps: int,
     ended: Callable[[], bool],
 ) -> None:
-    """Trains in the caller's thread on what the acting side writes meanwhile in another.
+    """Trains in the caller's thread while the acting side collects in another.
 
-    Ends when the steps are taken and learned from, or training is to end.
+    Returns when the steps are taken and trained on, or training is to end.
 
     Args:
-      acting: Used by its thread alone meanwhile.
-      learning: Used by the caller's thread alone, but for its counters.
-      policy_copy: From the trained policy to the one that acts.
-      environment_steps: How many to take.
-      ended: Whether training is to end before they are taken.
+      acting: The acting side; only its thread uses it until this returns.
+      learning: The learning side; other threads read its counters only.
+      policy_copy: Copies the trained policy to the one that acts.
+      environment_steps: Environment steps to take.
+      ended: Returns whether training is to end early.
 
     Raises:
       errors.EnvironmentError: If the environment does not return from a step.
-      Whatever the acting thread or the trainer raised; if both did, what broke first.
+      Whatever the acting thread or the trainer raised; if both did, the first error.
     """
 
     def may_act() -> bool:
@@ -74,13 +74,13 @@ def run(
 
 
 class PolicyCopy:
-    """Variables of a policy of one's own, brought up to date by whole snapshots.
+    """Updates the variables of a second policy by whole snapshots.
 
-    The learner changes its variables one by one while it trains; a policy that read them meanwhile
-    would act on a mixture of two versions.
+    The learner changes its variables one by one while it trains; a policy that read them
+    then would act on a mixture of two versions.
 
     Args:
-      source: Variables that are trained, the version among them.
+      source: Variables that are trained, including the version.
       target: Variables of the policy that acts, like `source`.
     """
 
@@ -102,7 +102,7 @@ class PolicyCopy:
         *,
         shared: tf.Variable,
     ) -> PolicyCopy:
-        """From one policy and its version to another of the same kind.
+        """Makes a copy from one policy and its version to another of the same kind.
 
         Args:
           source: The policy that is trained, and its version.
@@ -131,11 +131,11 @@ class PolicyCopy:
 
 
 class ActingThread:
-    """Runs an acting side, turn by turn, in a thread of its own.
+    """Runs an acting side in its own thread, turn by turn.
 
     Args:
-      acting: Used by this thread alone from `start` to `stop`.
-      may_run: Whether another turn may be taken now; asked again after each `learner_advanced`.
+      acting: The acting side; only this thread uses it from `start` to `stop`.
+      may_run: Returns whether another turn may begin; called again after `learner_advanced`.
       before_turn: Called in the thread before each turn.
     """
 
@@ -159,16 +159,16 @@ class ActingThread:
         self._thread.start()
 
     def learner_advanced(self) -> None:
-        """Says that the learner has trained, so that another turn may be due."""
+        """Tells the thread that the learner has trained, so that another turn may be due."""
         with self._changed:
             self._changed.notify_all()
 
     def wait(self, until: Callable[[], bool]) -> None:
-        """Waits until `until()` holds, which is asked after each turn and twice a second.
+        """Waits until `until()` is true; checks after each turn and twice a second.
 
         Raises:
           errors.EnvironmentError: If the thread is stuck in a step of its environment.
-          errors.ActorLearnerError: If the thread itself waits for the learner all the while.
+          errors.ActorLearnerError: If the thread waits for the learner in turn.
           Whatever the thread raised.
         """
         since = self._watch.now()
@@ -188,7 +188,7 @@ class ActingThread:
             raise self._error
 
     def stop(self) -> bool:
-        """Ends the thread after the turn it is in, however long that takes while it takes steps.
+        """Ends the thread after its current turn, however long that takes as long as it steps.
 
         Returns:
           Whether it has ended. If not, it is stuck in its environment, which is logged; it ends
@@ -220,7 +220,7 @@ class ActingThread:
                 self._changed.notify_all()
 
     def _wait_for_turn(self) -> bool:
-        """Waits until a turn may be taken; False if the thread is to end."""
+        """Waits until a turn may begin; returns False if the thread is to end."""
         with self._changed:
             while not self._stopping and not self._may_run():
                 self._changed.wait(_LOOK_UP_SECONDS)
@@ -230,7 +230,7 @@ class ActingThread:
             return not self._stopping
 
     def _silence(self, seconds: float) -> errors.ActorLearnerError:
-        """The error for a thread of which nothing was heard for `seconds`."""
+        """Makes the error for a thread that has been silent for `seconds`."""
         if not self._in_turn:
             return errors.ActorLearnerError(
                 f"for {seconds:.0f} s the learner has waited for the collecting thread to make a "

@@ -1,7 +1,7 @@
-"""Train steps in a thread of their own, so that whoever waits for them can give up.
+"""Takes train steps in a second thread, so that the caller can stop waiting for them.
 
-A dataset whose server is gone waits inside TensorFlow, without an end and beyond the reach of
-signals; it continues when a server is back at the same address.
+If the server of a dataset is gone, TensorFlow waits for it without a deadline, and signals do not
+reach it; it continues once a server is back at the same address.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class TrainThread:
         self._thread.start()
 
     def run(self, iterations: int, while_waiting: Callable[[float], None]) -> None:
-        """Trains; blocks meanwhile. Re-raises what `train` raises.
+        """Trains, and blocks until that is done. Re-raises what `train` raises.
 
         Args:
           iterations: Train steps to take.
           while_waiting: Called about ten times per second with the seconds waited so far. What it
-            raises is raised here; the train steps then stay where they are, and this object is of
-            no use any more.
+            raises is raised here; the train steps are then abandoned, and this object must not be
+            used again.
         """
         self._done.clear()
         self._todo.put(iterations)
@@ -48,7 +48,7 @@ class TrainThread:
             raise error
 
     def close(self) -> None:
-        """Ends the thread, unless it is stuck: then it ends with the process."""
+        """Ends the thread; a stuck one ends with the process."""
         self._todo.put(None)
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""Trains on samples of the replay server, and sends back what it wants to know of them."""
+"""Trains on samples of the replay server, and sends new priorities back."""
 
 from __future__ import annotations
 
@@ -6,37 +6,54 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any, Callable
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from actor_learner import experiment as experiment_lib
 from actor_learner import plan as plan_lib
 from actor_learner.agents import algorithm as algorithm_lib
-from actor_learner.learning import interval_trigger, learner, priority_updater
+from actor_learner.learning import (
+    interval_trigger,
+    learner,
+    not_finite,
+    priority_updater,
+    train_timing,
+)
 from actor_learner.replay.reading import version_limit
-from actor_learner.support import configurable, counters, errors
+from actor_learner.support import configurable, counters, errors, replicas
 
 MAX_ITERATIONS = 1_000
-"""Train steps per call of the learner at most, so that a request to stop is soon seen."""
+"""Maximum train steps per call of the learner, so that a request to stop is seen soon."""
 
 
 _NO_SUMMARIES = {"summary_interval": 0}
+_NOTHING_WRITTEN = {
+    "summary_interval": 0,
+    "checkpoint_interval": 0,
+    "triggers": (),
+    "when_not_finite": not_finite.STOP,
+}
 
 
 class Trainer:
-    """Trains on samples of the replay server, and sends new priorities to it where it wants them.
+    """Trains on samples of the replay server, and sends new priorities to prioritized tables.
 
     Args:
-      experiment: What to train.
-      plan: What it comes to.
+      experiment: The experiment to train.
+      plan: The plan of the experiment.
       algorithm: Its agent is trained, in place.
       server_address: `host:port` of the replay server.
       root_dir: Where checkpoints and summaries go.
       train_step: Counts train steps.
       checkpoint_items: Further trackables to be saved with the agent.
       why_no_sample: Says why no sample came in time.
-      limit: Of the age of experience, for streams that use every step once; None for none.
-      while_saving: As of `Learner`.
+      limit: Limit of the age of experience, for streams that use every step once; None for none.
+      while_saving: As in `Learner`.
+      batch_size: Size of its own batches: a part of the plan's, if several learners share them.
+      group: As in `Learner`.
+      is_chief: Whether it saves checkpoints, calls the user's triggers and writes summaries.
+        Exactly one of several learners does.
     """
 
     def __init__(
@@ -52,13 +69,17 @@ class Trainer:
         why_no_sample: Callable[[], str],
         limit: version_limit.VersionLimit | None = None,
         while_saving: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
+        batch_size: int | None = None,
+        group: replicas.Group | None = None,
+        is_chief: bool = True,
     ) -> None:
+        batch_size = plan.batch_size if batch_size is None else batch_size
         self._train_step = train_step
         self._closing = contextlib.ExitStack()
         # The version whose actions the latest batch holds, on average; -1 before the first.
         self._sampled_version = tf.Variable(-1.0, trainable=False, dtype=tf.float64)
         self._updaters: list[priority_updater.PriorityUpdater] = []
-        for part in plan.stream.prioritized(plan.batch_size):
+        for part in plan.stream.prioritized(batch_size):
             updater = priority_updater.PriorityUpdater(
                 server_address,
                 part.table_name,
@@ -74,7 +95,7 @@ class Trainer:
                 "learner is to update: every item keeps the one it was written with.",
                 type(plan.stream).__name__,
             )
-        self.loss: tf.Tensor | None = None
+        self.loss: np.floating | None = None
         self._extra: Any = ()
         self._scalar_parts: frozenset[str] = frozenset()
         self._gauges = algorithm.gauges
@@ -87,7 +108,7 @@ class Trainer:
             lambda: plan.stream.dataset(
                 plan.experience,
                 server_address,
-                plan.batch_size,
+                batch_size,
                 experiment.sample_timeout_seconds,
                 **({} if limit is None else {"limit": limit}),
             ),
@@ -96,12 +117,20 @@ class Trainer:
             checkpoint_items=checkpoint_items,
             sample_timeout_message=why_no_sample,
             while_saving=while_saving,
-            # The lines of metrics have the losses; what TF-Agents' agents write themselves, against
-            # train steps and under names of their own, comes on top where it is asked for.
-            **({} if configurable.is_bound("Learner.summary_interval") else _NO_SUMMARIES),
+            losses_as_numbers=True,
+            group=group,
+            **({} if is_chief else _NOTHING_WRITTEN),
+            # The lines of metrics have the losses. The summaries of TF-Agents' agents themselves,
+            # under their own names and against train steps, are added on request.
+            **(
+                {}
+                if not is_chief or configurable.is_bound("Learner.summary_interval")
+                else _NO_SUMMARIES
+            ),
         )
         self._closing.callback(self.learner.close)
-        if experiment.checkpoints.seconds:
+        self.timing = train_timing.TrainTiming(self.learner, measures=not experiment.deterministic)
+        if is_chief and experiment.checkpoints.seconds:
             self.learner.add_trigger(
                 interval_trigger.IntervalTrigger(
                     None, self.learner.save_checkpoint, seconds=experiment.checkpoints.seconds
@@ -110,7 +139,7 @@ class Trainer:
 
     @property
     def version_lag(self) -> float | None:
-        """Train steps between the policy that acted and now, over the latest batch; None: unknown.
+        """Train steps since the policy that acted in the latest batch; None if unknown.
 
         The mean over the batch's transitions, or unrolls.
         """
@@ -120,7 +149,7 @@ class Trainer:
         )
 
     def run(self, iterations: int) -> None:
-        """Trains; blocks while no sample comes.
+        """Trains, and blocks until samples come.
 
         Raises:
           errors.ReplayTimeoutError: If none comes in time.
@@ -129,7 +158,7 @@ class Trainer:
           errors.ConfigError: If the agent does not raise the train step: the run would never end.
         """
         before, skipped = self.learner.last_step, self.learner.skipped_steps
-        loss_info = self.learner.run(iterations=iterations)
+        loss_info = self.timing.run(iterations)
         self.loss, self._extra = loss_info.loss, loss_info.extra
         if not self._counts and self.learner.skipped_steps - skipped < iterations:
             self._counts = self.learner.last_step > before
@@ -139,10 +168,10 @@ class Trainer:
             updater.raise_if_failed()
 
     def gauges(self) -> dict[str, float]:
-        """What an expert of the algorithm looks at, of the latest train step, by name.
+        """Returns diagnostics of the latest train step by name, for experts of the algorithm.
 
-        The parts of its loss, the mean target of its values, and the agent's own gauges; nothing
-        before the first train step.
+        They are the parts of the loss, the mean target of values, and the agent's gauges; there are
+        none before the first train step.
         """
         if self.loss is None:
             return {}
@@ -154,13 +183,14 @@ class Trainer:
         target = self.learner.latest_batch().get("target")
         if target is not None and target.size:
             found["value_target"] = float(target.mean())
-        return {**found, **{name: float(read()) for name, read in self._gauges.items()}}
+        own = {name: float(read()) for name, read in self._gauges.items()}
+        return {**self.learner.gauges(), **found, **own}
 
     def save_after_failure(self) -> None:
-        """Saves a checkpoint, unless the agent is not finite, which is logged: an error is known.
+        """Saves a checkpoint; if the agent is not finite, logs that instead.
 
         Raises:
-          Whatever else keeps it from being saved.
+          Any other error of saving.
         """
         try:
             self.learner.save_checkpoint()
@@ -193,7 +223,7 @@ class Trainer:
 
 
 def _fields(extra: Any) -> Mapping[str, Any]:
-    """The parts of a loss by name, of agents that have names for them."""
+    """Returns the parts of a loss by name, if the agent names them."""
     if isinstance(extra, Mapping):
         return extra
     return extra._asdict() if hasattr(extra, "_asdict") else {}
@@ -204,7 +234,7 @@ def _is_scalar(part: Any) -> bool:
 
 
 def _mean_version(version: tf.Tensor) -> tf.Tensor:
-    """The mean of the known versions; -1 if none is, as of recorded experience."""
+    """Returns the mean of the known versions; -1 if none is, as in recorded experience."""
     known = tf.cast(version >= 0, tf.float64)
     count = tf.reduce_sum(known)
     total = tf.reduce_sum(tf.cast(version, tf.float64) * known)

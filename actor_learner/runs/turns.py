@@ -1,10 +1,10 @@
-"""Collecting and learning by turns, in one thread."""
+"""Collects and trains in turns, in one thread."""
 
 from __future__ import annotations
 
 from typing import Callable
 
-from actor_learner.runs import acting_side, learning_side
+from actor_learner.runs import acting_side, further_policy, learning_side
 
 
 def run(
@@ -13,17 +13,21 @@ def run(
     *,
     environment_steps: int,
     ended: Callable[[], bool],
+    further: further_policy.FurtherPolicies,
 ) -> None:
-    """Collects a turn, takes the train steps it made due, and so on.
+    """Repeats: collects a turn, then takes the train steps that are due.
 
     Args:
-      acting: Collects.
-      learning: Trains.
-      environment_steps: How many to take.
-      ended: Whether training is to end before they are taken.
+      acting: The acting side.
+      learning: The learning side.
+      environment_steps: Environment steps to take.
+      ended: Returns whether training is to end early.
+      further: Other policies of the same world, which are trained after each turn as well.
     """
     while learning.environment_step < environment_steps and not ended():
+        further.begin_turn()
         acting.run()
+        further.train(ended)
         while not ended() and (due := learning.updates_due()) > 0:
             learning.train(due)
         learning.write_row_if_due()
@@ -39,10 +43,10 @@ def run_offline(
     """Trains on recorded experience alone.
 
     Args:
-      learning: Trains.
-      train_steps: How many to take.
+      learning: The learning side.
+      train_steps: Train steps to take.
       evaluation_interval: Train steps between evaluations, which triggers make after a train call.
-      ended: Whether training is to end before they are taken.
+      ended: Returns whether training is to end early.
     """
     most = learning.pacing.max_updates
     interval = evaluation_interval or most

@@ -1,6 +1,6 @@
-"""Beginning a run from what was learned before: `--warm_start=RUN`, or `WarmStart.source` in gin.
+"""Begins a run from an earlier policy: `--warm_start=RUN`, or `WarmStart.source` in gin.
 
-The flag is a binding, so that it is part of the run's configuration, like all else.
+The flag becomes a binding, so that it is part of the run's configuration.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _PARAMETER = "WarmStart.source"
 
 @configurable.register
 class WarmStart:
-    """What the policy of a new run begins from.
+    """The policy that a new run begins from.
 
     Args:
       source: A run directory, for its best policy, else its latest; `RUN@VERSION` or `RUN@TAG`; a
-        file of parameters, or an exported policy: all that `parameters.sources.find` understands.
-        None begins from scratch. Critics that the policy does not use, and the optimizer, do so in
-        any case.
+        file of parameters, or an exported policy: anything that `parameters.sources.find` finds.
+        None begins from scratch. Critics that the policy does not use, and the optimizer, always
+        do.
     """
 
     def __init__(self, source: str | None = None) -> None:
@@ -35,7 +35,7 @@ class WarmStart:
     def apply(self, agent: Any, run_dir: run_directory.RunDirectory) -> None:
         """Gives the agent's policy the source's values, unless the run resumes from a checkpoint.
 
-        To be called before the agent is initialized, which copies them to its target networks.
+        Call this before the agent is initialized, which copies them to its target networks.
 
         Raises:
           errors.ConfigError: If there are no such parameters, or they are damaged.
@@ -65,10 +65,10 @@ def add_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse_to_resume(bindings: Sequence[str]) -> None:
-    """Raises if a run is to be resumed and warm-started at the same time.
+    """Checks that a run is not both resumed and warm-started.
 
     Raises:
-      errors.ConfigError: If so.
+      errors.ConfigError: If it is.
     """
     if any(binding.startswith(f"{_PARAMETER} =") for binding in bindings):
         raise errors.ConfigError(
@@ -78,7 +78,7 @@ def refuse_to_resume(bindings: Sequence[str]) -> None:
 
 
 class _Bind(argparse.Action):
-    """Turns the flag into a binding, with a path that holds in any working directory."""
+    """Converts the flag to a binding, with a path that is valid in any working directory."""
 
     def __call__(
         self, parser: Any, namespace: Any, values: Any, option_string: str | None = None

@@ -6,6 +6,8 @@ import pathlib
 import sysconfig
 import traceback
 
+from actor_learner.support import errors
+
 _PACKAGE = pathlib.Path(__file__).resolve().parents[1]
 _LIBRARIES = tuple(
     pathlib.Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib")
@@ -29,6 +31,13 @@ def place(error: BaseException) -> str | None:
         if _PACKAGE not in inside and not any(library in inside for library in _LIBRARIES):
             return f"{frame.filename}:{frame.lineno}, in {frame.name}"
     return None
+
+
+def accused(error: BaseException) -> str | None:
+    """As `place`, for an error that a user is told of; None where our own words say it all."""
+    if isinstance(error, errors.ActorLearnerError) and error.__cause__ is None:
+        return None
+    return place(error)
 
 
 def root(error: BaseException) -> BaseException:

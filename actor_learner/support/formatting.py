@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 
 def count(value: float) -> str:
@@ -55,3 +56,12 @@ def mean_and_std(mean: float, std: float | None = None) -> str:
 
 def _three_digits(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 99.5 else f"{value:.1f}"
+
+
+def shares(parts: Mapping[str, float]) -> str:
+    """Shares of a whole by name: `52 % stepping, 31 % inferring, 17 % waiting`.
+
+    Those that round to nothing are left out.
+    """
+    shown = [(round(100 * share), name) for name, share in parts.items()]
+    return ", ".join(f"{percent} % {name}" for percent, name in shown if percent)

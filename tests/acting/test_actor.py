@@ -322,6 +322,8 @@ def test_a_scripted_py_policy_runs_an_unbatched_environment():
     assert got[0].step_type == ts.StepType.FIRST
 
 
+# One of them counts what its observer has written without waiting for the server.
+@pytest.mark.flaky(reruns=2)
 def test_tf_agents_own_actor_tests_pass():
     result = contract.run_tf_agents_tests(
         "tf_agents.train.actor_test",

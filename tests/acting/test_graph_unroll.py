@@ -191,3 +191,32 @@ def test_an_unroll_is_a_graph_call_and_cannot_be_lite():
                 group_steps_per_run=3,
                 inference=inference,
             )
+
+
+@pytest.mark.parametrize("bad_step", [None, 2, 7])
+def test_a_step_that_is_not_finite_is_refused_when_its_turn_comes(bad_step):
+    """One look at a whole unroll counts steps and episodes as a look at each step does."""
+
+    class Breaking(cartpole.CartPoleDynamics):
+        def observe(self, state):
+            return state
+
+        def step(self, state, action, seed):
+            outcome = super().step(state, action, seed)
+            is_bad = tf.equal(seed[1], -1 if bad_step is None else 2 * bad_step)
+            return outcome._replace(reward=tf.where(is_bad, np.nan, outcome.reward))
+
+    messages = []
+    for length in (1, 5):
+        env = environment.TensorEnvironment(Breaking(), LANES, seed=1, max_episode_steps=4)
+        unroll = graph_unroll.GraphUnroll(env, Counted(env), length)
+        time_step, taken = unroll.reset(), 0
+        try:
+            for _ in range(10):
+                time_step = unroll.step(unroll.inference.act(time_step).action)
+                taken += 1
+            messages.append((taken, "finite"))
+        except errors.NotFiniteError as error:
+            messages.append((taken, str(error)))
+    assert messages[0] == messages[1]
+    assert messages[0][0] == (10 if bad_step is None else bad_step - 1)

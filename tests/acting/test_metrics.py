@@ -222,3 +222,66 @@ def scalars(directory):
         for event in tf.compat.v1.train.summary_iterator(str(path))
         for value in event.summary.value
     }
+
+
+def counted_one_by_one(steps):
+    """Steps, and returns and lengths of all episodes, by the definition."""
+    taken, returns, lengths = 0, [], []
+    running: dict[int, list[float]] = {}
+    for step in steps:
+        for lane, (kind, next_kind) in enumerate(zip(step.step_type, step.next_step_type)):
+            if kind == LAST:
+                continue
+            taken += 1
+            if kind == FIRST:
+                running[lane] = []
+            running[lane].append(float(step.reward[lane]))
+            if next_kind == LAST:
+                returns.append(sum(running[lane]))
+                lengths.append(len(running[lane]))
+    return taken, returns, lengths
+
+
+@pytest.mark.parametrize("asked_every", [1, 5, 32, 1000])
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_counts_do_not_depend_on_when_they_are_asked_for(lanes, asked_every):
+    steps = random_steps(lanes, 150, seed=lanes)
+    statistics = metrics.EpisodeStatistics(buffer_size=1000)
+    for number, step in enumerate(steps):
+        statistics(step)
+        if number % asked_every == 0:
+            taken, returns, lengths = counted_one_by_one(steps[: number + 1])
+            assert statistics.environment_steps == taken
+            assert statistics.episodes == len(returns)
+    taken, returns, lengths = counted_one_by_one(steps)
+    assert (statistics.environment_steps, statistics.episodes) == (taken, len(returns))
+    np.testing.assert_allclose(list(statistics.returns), returns, rtol=1e-12, atol=1e-12)
+    assert list(statistics.lengths) == lengths
+
+
+def test_steps_whose_arrays_are_written_again_were_copied():
+    statistics = metrics.EpisodeStatistics()
+    step = random_steps(3, 1, seed=0)[0]._replace(
+        next_step_type=np.full(3, MID, np.int32), reward=np.ones(3, np.float32)
+    )
+    statistics(step)
+    step.reward[:] = 100.0
+    statistics(
+        step._replace(
+            step_type=np.full(3, MID, np.int32),
+            next_step_type=np.full(3, LAST, np.int32),
+            reward=np.full(3, 2.0, np.float32),
+        )
+    )
+    assert list(statistics.returns) == [3.0, 3.0, 3.0]
+
+
+def test_other_lanes_begin_anew():
+    statistics = metrics.EpisodeStatistics()
+    for step in random_steps(2, 3, seed=5):
+        statistics(step)
+    for kind, next_kind in ((FIRST, MID), (MID, LAST)):
+        one = np.full(4, kind, np.int32), np.full(4, next_kind, np.int32), np.ones(4, np.float32)
+        statistics(trajectory_lib.Trajectory(one[0], (), (), (), one[1], one[2], one[2]))
+    assert list(statistics.returns)[-4:] == [2.0] * 4
+    assert list(statistics.lengths)[-4:] == [2] * 4

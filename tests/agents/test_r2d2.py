@@ -199,7 +199,9 @@ def test_gradients_are_clipped_by_their_global_norm():
     agent = make_agent(gradient_clipping=0.01)
     sequence = sequences_for(agent)
     applied = []
-    agent._optimizer = types.SimpleNamespace(apply_gradients=applied.extend)
+    agent._optimizer = types.SimpleNamespace(
+        apply_gradients=lambda pairs, **_: applied.extend(pairs)
+    )
     agent.train(sequence)
     np.testing.assert_allclose(tf.linalg.global_norm([g for g, _ in applied]), 0.01, rtol=1e-4)
 

@@ -14,7 +14,7 @@ import pytest
 from actor_learner import cli
 from actor_learner.jobs import controller, states
 from actor_learner.jobs import status as status_lib
-from actor_learner.jobs.presence import lease_entry
+from actor_learner.jobs.presence import job_entries
 from actor_learner.jobs.presence import names as job_names
 from actor_learner.naming import files
 from tests.jobs import toy_workers
@@ -166,7 +166,7 @@ def test_a_live_worker_that_is_silent_is_named(run, capsys):
     # Its heartbeats go on, but nobody listens on its wire.
     leave(directory, status_lib.Status("painter", 0, "running"))
     entry = dataclasses.replace(
-        lease_entry.LeaseEntry.of_this_process(""), wire="tcp://127.0.0.1:9"
+        job_entries.LeaseEntry.of_this_process(""), wire="tcp://127.0.0.1:9"
     )
     with files.FileRegistry(directory / "registry") as names:
         names.add(job_names.lease("run", "painter", 0), entry.to_json())

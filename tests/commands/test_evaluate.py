@@ -77,13 +77,14 @@ def test_an_exported_policy_is_rated_and_recorded_whatever_inference_the_run_had
     """It cannot be converted: a run that insists on lite has one that could be."""
     lite = ("Evaluator.inference = 'lite'", "Actor.inference = 'lite'")
     config.load(config.ConfigSource(("dqn_cartpole",), lite))
+    run = run_directory.RunDirectory(tmp_path / "run")
     exported = rated_policy.RatedPolicy(
         "mine",
         lambda _, env: random_py_policy.RandomPyPolicy(env.time_step_spec(), env.action_spec()),
     )
     try:
-        assert (evaluate._evaluate(exported, 0, 2, 0, None) >= 1.0).all()
-        evaluate._record(exported, 0, 2, 0, str(tmp_path / "recorded"))
+        assert (evaluate._evaluate(run, exported, 0, 2, 0, None) >= 1.0).all()
+        evaluate._record(run, exported, 0, 2, 0, str(tmp_path / "recorded"))
         assert any((tmp_path / "recorded").iterdir())
     finally:
         gin.clear_config()

@@ -11,7 +11,7 @@ import pytest
 from actor_learner import cli, run_directory
 from actor_learner.commands import up
 from actor_learner.jobs import controller, job, states
-from actor_learner.jobs.presence import host_address, rendezvous
+from actor_learner.jobs.presence import rendezvous
 from actor_learner.messaging import keys
 from actor_learner.naming import files
 from actor_learner.support import errors
@@ -27,7 +27,7 @@ def own_directory(tmp_path, monkeypatch):
     monkeypatch.delenv("ACTOR_LEARNER_REGISTRY", raising=False)
     monkeypatch.delenv(keys.VARIABLE, raising=False)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(host_address, "interface_address", lambda: OUTSIDE)
+    monkeypatch.setattr(rendezvous, "interface_address", lambda: OUTSIDE)
 
 
 def test_keys_are_made_for_their_owner_only_and_never_overwritten(tmp_path, capsys):

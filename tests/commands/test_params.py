@@ -37,7 +37,7 @@ def test_list_shows_versions_tags_age_size_and_metadata(run, capsys):
     assert execute("list", run) == 0
     lines = capsys.readouterr().out.splitlines()
 
-    assert lines[0] == f"policy: 3 in {run}/parameters"
+    assert lines[0] == f"policy: 3, 1 of them tagged, in {run}/parameters"
     assert [line.split() for line in lines[1:2]] == [
         ["version", "tags", "age", "size", "mean_return", "episodes"]
     ]
@@ -56,7 +56,7 @@ def test_list_shows_every_name_and_what_is_damaged(run, capsys):
     pushed.path.write_bytes(b"nothing")
     assert execute("list", run / "parameters") == 0
     output = capsys.readouterr().out
-    assert f"\n\nrival: 1 in {run}/parameters\n" in output
+    assert f"\n\nrival: 1, 0 of them tagged, in {run}/parameters\n" in output
     assert re.search(r"^7 +- +\? +7 B +.*rival/000000001-v7.npz is damaged", output, re.MULTILINE)
 
     assert execute("list", run, "--name=rival") == 0

@@ -1,15 +1,17 @@
 """`actor-learner up`: what is checked first, what jobs are started with, what a run keeps."""
 
 import argparse
+import dataclasses
 import json
 import pathlib
+import shlex
 import sys
 
 import gin
 import pytest
 
 from actor_learner import config, frozen_config, run_directory
-from actor_learner.commands import up
+from actor_learner.commands import up, up_options
 from actor_learner.configuring import program, statements
 from actor_learner.support import errors
 from tests.launch import toy_up
@@ -50,6 +52,11 @@ def bindings_of(source):
         (["--gin_file=dqn_cartpol"], "did you mean 'dqn_cartpole"),
         (["--gin_file=dqn_cartpole", "--actors=0"], "--actors must be at least 1, got 0"),
         (["--gin_file=dqn_cartpole", "--evaluators=-1"], "--evaluators must be at least 0"),
+        (["--gin_file=dqn_cartpole", "--policies=-1"], "--policies must be at least 0"),
+        (
+            ["--gin_file=dqn_cartpole", "--gin_param=Actor.inference_stream = 'remote'"],
+            "there are no policy jobs to ask: pass --policies=1",
+        ),
         (["--gin_file=dqn_cartpole", "--max_restarts=-1"], "--max_restarts must be at least 0"),
         (["--gin_file=dqn_cartpole", "--seed=-1"], "--seed must lie in"),
         (["--gin_file=dqn_cartpole", "--tolerate=replay"], "without these only: actor, evaluator"),
@@ -61,6 +68,10 @@ def bindings_of(source):
         (["--gin_file=dqn_cartpole", "--detach"], "--detach leaves a run to a Ray cluster"),
         (["--attach=runs/none"], "--attach=runs/none: there is no such run directory"),
         (["--attach=mine", "--resume=runs/mine"], "leave out --resume"),
+        (["--attach=mine", "--actors=4"], "--actors=4 would have no effect: leave out --actors"),
+        (["--attach=mine", "--gin_param=a.b = 1"], "leave out --gin_param, or start a run"),
+        (["--attach=mine", "--tolerate=actor"], "--tolerate=actor would have no effect"),
+        (["--attach=mine", "--registry=redis://x"], "leave out --registry"),
         (
             ["--gin_file=dqn_cartpole", "--gin_param=Ray.resources = {'actr': {'num_cpus': 1}}"],
             "Ray.resources names 'actr', .*did you mean 'actor'",
@@ -198,12 +209,25 @@ def test_a_run_keeps_a_copy_of_its_configuration_that_says_the_same(tmp_path):
     assert bindings_of(shipped) == bindings_of(copy)
 
 
+def test_policy_jobs_are_started_before_the_actors_that_are_told_to_ask_them(monkeypatch):
+    started = started_with(monkeypatch, "--policies=2", "--run_dir=run")
+    names = list(started)
+    assert names.index("policy-0") < names.index("policy-1") < names.index("actor-0")
+    assert started["policy-1"].command[2:4] == ["actor_learner.jobs.main", "policy"]
+    ranks = {spec.kind: spec.stop_rank for spec in started.values()}
+    assert ranks["actor"] < ranks["policy"] < ranks["learner"]
+    bound = bindings_of(config.ConfigSource(("run/config.gin",)))
+    assert bound["Actor.inference_stream"] == "remote"
+    gin.clear_config()
+
+
 def test_a_run_is_described_locked_supervised_and_resumed(tmp_path, monkeypatch, capfd):
     started = []
 
     def toys(run_dir, **settings):
         started.append(settings)
         (run_dir.path / "learner-0.finish").touch()
+        run_dir.metrics_jsonl.write_text('{"environment_steps": 5}\n')
         with pytest.raises(errors.ConfigError, match="is being trained by process"):
             with run_dir.locked():
                 pass
@@ -218,6 +242,7 @@ def test_a_run_is_described_locked_supervised_and_resumed(tmp_path, monkeypatch,
     assert started[0]["registry"] == str(tmp_path / "run" / "registry")
     said = capfd.readouterr().err
     assert "run directory: run (seed 3)" in said and "completed: run" in said
+    assert "actor-learner up --actors=2 --resume run" in said
 
     assert run("--resume=run", "--gin_param=dqn.n_step = 6", "--actors=5") == 0
     assert bindings_of(config.ConfigSource(("run/config.gin",)))["dqn.n_step"] == 6
@@ -226,6 +251,66 @@ def test_a_run_is_described_locked_supervised_and_resumed(tmp_path, monkeypatch,
     with pytest.raises(errors.ConfigError, match="leave out --run_dir"):
         run("--resume=run", "--gin_file=dqn_cartpole")
     gin.clear_config()
+
+
+def test_a_run_that_is_refused_on_the_way_leaves_no_directory(tmp_path, monkeypatch):
+    def unreachable(*arguments, **settings):
+        raise errors.JobError("run x is under way on this cluster")
+
+    monkeypatch.setattr(up.ray_driver, "RayRun", unreachable)
+    with pytest.raises(errors.JobError, match="is under way"):
+        run("--gin_file=dqn_cartpole", "--launcher=ray", f"--registry={tmp_path}/names")
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_run_whose_configuration_a_job_refuses_leaves_no_directory(
+    trained, tmp_path, monkeypatch, capfd
+):
+    def toys(run_dir, **settings):
+        if trained:  # Until an environment of the wrong shape was met, say.
+            run_dir.metrics_jsonl.write_text("{}\n")
+        return [toy_up.spec(str(run_dir.path.absolute()), "learner-0 --fail=configuration")]
+
+    monkeypatch.setenv("PYTHONPATH", str(pathlib.Path(__file__).resolve().parents[2]))
+    monkeypatch.setattr(up, "make_specs", toys)
+    assert run("--gin_file=dqn_cartpole", "--run_dir=new/run") == 2
+    said = capfd.readouterr().err
+    assert said.count("error: the toy has no batteries") == 1
+    assert (tmp_path / "new").exists() == trained
+    gin.clear_config()
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        ["--actors=3", "--evaluators=0", "--seed=7"],
+        ["--tolerate=actor,evaluator", "--max_restarts=2", "--host=10.0.0.7"],
+        ["--registry=/mnt/a b", "--grace_seconds=5", "--replay_grace_seconds=9.5"],
+        ["--replay_host=10.0.0.8", "--replay_port=8008"],
+        ["--launcher=ray", "--address=10.0.0.9:6379", "--detach", "--registry=redis://x:1"],
+    ],
+)
+def test_the_command_to_resume_starts_the_same_run_again(argv):
+    def read(argv):
+        return up_options.options_of(options(*argv))
+
+    begun = read(["--gin_file=dqn_cartpole", "--run_dir=run", "--gin_param=dqn.n_step = 6", *argv])
+    command, *flags = shlex.split(up_options.resume_command(begun))
+    resumed = read([*flags, "--resume=run"])
+    assert command == "up"
+    # The run directory has these.
+    kept = {"gin_files": (), "bindings": (), "run_dir": None, "seed": None}
+    assert resumed == dataclasses.replace(begun, **kept, resume="run")
+    # A seed that replaces the run's is in no file.
+    again = up_options.resume_command(dataclasses.replace(resumed, seed=9))
+    assert read([*shlex.split(again)[1:], "--resume=run"]).seed == 9
+
+
+def test_the_command_to_resume_does_not_show_a_password():
+    begun = up_options.UpOptions((), (), registry="redis://:secret@host:6379/0")
+    assert up_options.resume_command(begun) == "up --registry=redis://host:6379/0"
 
 
 def test_how_long_evaluators_may_take_in_the_end_is_a_setting(monkeypatch):

@@ -124,7 +124,7 @@ Evaluation.environment = @tests.not_finite
     code, said = up(gin_file, small, f"--run_dir={path}", "--seed=5")
     assert code == 1, said
     assert "cannot be evaluated: its mean return over 3 episodes is nan" in said
-    assert "restart" not in said, "starting the learner again would not cure it"
+    assert "restarts" not in said, "starting the learner again would not cure it"
     run_dir = run_directory.RunDirectory(path)
     assert not run_dir.best.exists()
     assert list((path / "train" / "checkpoints").glob("ckpt-*.index"))

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from actor_learner.agents import dqn
 from actor_learner.inference import graph, lite, lite_model
-from actor_learner.support import counters, leaking_python
+from actor_learner.support import counters, leaking_python, packed_variables
 from tests.inference import policies
 
 OBSERVATION = policies.OBSERVATIONS["vector"]
@@ -138,10 +138,21 @@ def test_normalised_observations_follow_their_statistics():
 def test_a_known_version_reads_no_weight_and_an_uncertain_one_reads_one(monkeypatch):
     agent = policies.agent_of("dqn")
     stream = lite.LiteInference(agent.collect_policy, 1, seed=0)
-    read, original = [], counters.read
-    monkeypatch.setattr(counters, "read", lambda v: read.append(v.name) or original(v))
+    read = []
+
+    def counting(owner, original, variables):
+        def noted(self_or_variable):
+            read.extend(variables(self_or_variable))
+            return original(self_or_variable)
+
+        return owner, "read", noted
+
+    packed = packed_variables.PackedVariables
+    monkeypatch.setattr(*counting(packed, packed.read, lambda self: self._variables))
     stream.refresh(3, certain=True)
     assert len(read) == 5  # Four weights and the step of the schedule.
+    monkeypatch.setattr(packed, "read", lambda self: [counters.read(v) for v in self._variables])
+    monkeypatch.setattr(*counting(counters, counters.read, lambda variable: [variable]))
     read.clear()
     stream.refresh(3, certain=True)
     assert len(read) == 1

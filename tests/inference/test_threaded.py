@@ -13,7 +13,7 @@ from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.inference import inline, lite, one_group, protocol, threaded
 from actor_learner.support import errors
 from tests import counting_environment
-from tests.inference import policies
+from tests.inference import policies, serving
 
 OBSERVATION = policies.OBSERVATIONS["vector"]
 
@@ -106,7 +106,7 @@ def test_a_wait_that_takes_too_long_says_who_waits_for_whom_and_the_ticket_stays
     assert groups[0].began.wait(30)
     with pytest.raises(
         errors.InferenceTimeoutError,
-        match=r"group 1 has waited 0\.0 s.* thread 'thinker', which has been busy with group 0",
+        match=r"group 1 has waited \d+\.\d s.* thread 'thinker', which has been busy with group 0",
     ):
         stream.result(second, 0.01)
     for group in groups:
@@ -148,6 +148,7 @@ def test_closing_waits_for_the_thread_and_leaves_nobody_waiting(groups):
     assert groups[0].began.wait(30)
     closing = threading.Thread(target=stream.close)
     closing.start()
+    serving.wait_for(lambda: stream._closed)  # Before that, the second would be begun, too.
     assert closing.is_alive()  # The first is under way.
     groups[0].may_answer.release()
     closing.join(30)

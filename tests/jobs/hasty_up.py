@@ -6,7 +6,7 @@ import sys
 from actor_learner.launch import restarts
 
 if __name__ == "__main__":
-    restarts.RestartPolicy = functools.partial(restarts.RestartPolicy, longest_delay=0.1)
+    restarts.RestartPolicy = functools.partial(restarts.RestartPolicy, max_delay=0.1)
     from actor_learner import cli
 
     sys.exit(cli.main())

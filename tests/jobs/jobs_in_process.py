@@ -12,7 +12,6 @@ from actor_learner.jobs import job
 from actor_learner.jobs.exchange import news, publisher, replay_connection
 from actor_learner.jobs.presence import lease, wire
 from actor_learner.naming import memory
-from actor_learner.runs import contract, model
 
 DEADLINE = 120.0
 RUN = "mine"
@@ -82,13 +81,7 @@ class Learner:
         self.job = make_job("learner", space)
         self.epoch = epoch
         found = replay_connection.ReplayConnection(self.job)
-        made = model.Model(
-            experiment_lib.Experiment(),
-            *contract.specs_of(found.contract),
-            found.num_lanes,
-            run_id=found.run_id,
-            seed=7,
-        )
+        made = found.make_model(experiment_lib.Experiment(), seed=7)
         found.close()
         self.variables = made.published_variables()
         self.reports = []

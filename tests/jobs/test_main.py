@@ -4,14 +4,15 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
 
 import pytest
 
-from actor_learner import cli, config
-from actor_learner.jobs import controller, flags, main, settings, states, worker
+from actor_learner import cli, config, jobs_settings
+from actor_learner.jobs import controller, flags, main, states, worker
 from actor_learner.jobs.presence import names
 from actor_learner.naming import connect, files
 from actor_learner.support import errors
@@ -74,6 +75,30 @@ def test_an_exception_sets_the_exit_code_and_is_told_once(tmp_path):
     assert process.returncode == 1
     assert said.count("Traceback") == 1
     assert "error: RuntimeError: actor-0 of run" in said
+    assert re.search(r"Raised in: .*toy_job\.py:\d+, in poll", said)
+
+
+def test_a_job_started_by_hand_writes_its_log_to_the_run_directory(tmp_path):
+    (tmp_path / "actor-0.finish").touch()
+    process = start("tests.launch.toy_job", "actor", f"--run={tmp_path}")
+    _, said = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 0, said
+    log = tmp_path / "jobs" / "actor-0" / "log"
+    assert f"log in {log}" in said
+    logged = log.read_text()
+    assert "actor-0 of run" in logged and "running" in logged
+    # Whoever looks at the output of a container sees what is logged, too.
+    assert [line for line in logged.splitlines() if line.endswith(": running")][0] in said
+
+
+def test_a_launcher_that_keeps_the_log_of_a_job_is_left_to_it(tmp_path):
+    (tmp_path / "actor-0.finish").touch()
+    process = start(
+        "tests.launch.toy_job", "actor", f"--run={tmp_path}", ACTOR_LEARNER_INCARNATION="1"
+    )
+    _, said = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 0, said
+    assert "running" in said and not (tmp_path / "jobs" / "actor-0" / "log").exists()
 
 
 def test_a_job_that_meets_a_nan_says_so_by_an_exit_code_of_its_own(tmp_path):
@@ -159,11 +184,11 @@ def test_a_job_without_its_gin_file_says_which_there_are(tmp_path):
 @pytest.mark.parametrize("kind", ["Actor", "two words", "../up", ""])
 def test_a_kind_that_cannot_be_a_name_is_refused(kind):
     with pytest.raises(errors.ConfigError, match="cannot be the kind of a job"):
-        names.check_kind(kind)
+        jobs_settings.check_kind(kind)
 
 
 def declared(*bindings):
-    return settings.declared(config.ConfigSource((), bindings))
+    return jobs_settings.declared(config.ConfigSource((), bindings))
 
 
 def test_the_users_jobs_are_read_without_importing_anything():
@@ -236,11 +261,11 @@ def test_a_job_of_the_users_own_is_a_command(monkeypatch, capsys):
 
 
 def test_what_is_no_worker_is_refused():
-    jobs = settings.Jobs(extra={"watcher": dict})
+    jobs = jobs_settings.Jobs(extra={"watcher": dict})
     with pytest.raises(errors.ConfigError, match="makes a dict; it must make an instance of"):
-        jobs.make("watcher")
+        main.make_custom(jobs, "watcher")
     with pytest.raises(errors.ConfigError, match="has no job 'painter'; it has watcher"):
-        jobs.make("painter")
+        main.make_custom(jobs, "painter")
 
 
 def test_a_worker_needs_a_poll():
@@ -300,4 +325,4 @@ def test_the_watcher_needs_no_run_directory_and_follows_a_replay_that_moves(tmp_
 @pytest.mark.parametrize("argv", [[], ["--run=mine"], ["painter"]])
 def test_a_program_that_is_not_told_which_job_it_is_says_which_there_are(argv, capsys):
     assert main.run(argv) == 2
-    assert "one of replay, actor, learner, evaluator, custom" in capsys.readouterr().err
+    assert "one of replay, actor, policy, learner, evaluator, custom" in capsys.readouterr().err

@@ -43,7 +43,7 @@ def report(closing, kind, index, *used):
 
 
 def test_what_no_job_uses_is_named_once_all_jobs_have_spoken(names, closing):
-    from actor_learner.jobs import settings
+    from actor_learner import jobs_settings
     from actor_learner.runs import warm_start
 
     watching = closing.enter_context(controller.Controller(names, "run"))
@@ -51,7 +51,7 @@ def test_what_no_job_uses_is_named_once_all_jobs_have_spoken(names, closing):
     report(closing, "learner", 0, warm_start.WarmStart)
     report(closing, "actor", 0)
     assert watching.unused_bindings(jobs) is None
-    report(closing, "replay", 0, settings.Jobs)
+    report(closing, "replay", 0, jobs_settings.Jobs)
     (line,) = watching.unused_bindings(jobs)
     assert line.startswith("--gin_param 'sac.gamma = 0.5': sac.gamma is never used: ")
     assert len(watching.unused_bindings(["actor-0"])) == 3

@@ -5,6 +5,7 @@ import os
 import pathlib
 import signal
 import sys
+import sysconfig
 
 import pytest
 
@@ -92,6 +93,28 @@ def test_a_forked_job_is_what_its_command_says(forked, tmp_path):
     assert seen["stdin"] == ""
     # Standard streams, and the directory it reads; nothing of the launcher, server or guardian.
     assert seen["files"] == [0, 1, 2, 3]
+
+
+def test_a_forked_job_looks_for_modules_where_its_own_variables_say(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["/gone", "/stays"]))
+    held = Forked(tmp_path, ["json"])
+    try:
+        variable = os.pathsep.join(["/new", "/stays"])
+        process = held.start("describe", environment={"PYTHONPATH": variable})
+        assert process.wait(processes.DEADLINE) == 0
+        path = json.loads(held.said(process))["path"]
+    finally:
+        held.close()
+    assert path[1:3] == ["/new", "/stays"]
+    assert "/gone" not in path and path.count("/stays") == 1
+    assert sysconfig.get_paths()["stdlib"] in path
+
+
+def test_a_forked_job_is_interrupted_like_any_python_program(forked):
+    process = forked.start("wait")
+    os.kill(forked.job(process), signal.SIGINT)
+    assert process.wait(processes.DEADLINE) == -signal.SIGINT
+    assert forked.said(process).rstrip().endswith("KeyboardInterrupt")
 
 
 def test_it_is_shown_by_ps_under_its_own_command_and_ends_in_order(forked):

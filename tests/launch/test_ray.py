@@ -16,7 +16,7 @@ from actor_learner.support import errors
 from tests.launch import processes, toy_cluster
 from tests.launch.toy_cluster import ROOT, add_node, attach, launch
 
-DEADLINE = 120.0
+DEADLINE = 240.0
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +25,7 @@ def cluster():
         yield made
 
 
+@pytest.mark.timeout(900)
 def test_jobs_survive_their_node_and_the_run_completes(cluster, tmp_path):
     run = tmp_path / "run"
     doomed = add_node(cluster, 2)
@@ -51,14 +52,15 @@ def test_jobs_survive_their_node_and_the_run_completes(cluster, tmp_path):
         launcher.wait(DEADLINE)
     assert launcher.returncode == 0, said
     assert (run / "order").read_text().split()[-2:] == ["learner-0", "actor-0"]
-    assert "training is complete" in said and "restarts 1" in said
+    assert "training is complete" in said
     # What the jobs printed on their nodes has come here, from both of their lives.
     log = (run / "jobs" / "actor-0" / "log").read_text()
     assert log.count("--- start of actor-0") == log.count("--- restart 1 of actor-0") == 1
     assert "--- Ray has lost actor-0" in log and "actor-0: completed" in log
-    assert processes.with_word(str(run)) == []
+    processes.wait_until(lambda: processes.with_word(str(run)) == [], "all jobs have ended")
 
 
+TURN = 256  # Environment steps: Experiment.collect_steps of dqn_cartpole.
 TRAINING = (
     "Experiment.environment_steps = 15_000",
     "Evaluation.target_return = None",
@@ -73,7 +75,7 @@ TRAINING = (
 )
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_a_real_training_survives_its_driver_and_the_node_of_its_actor(cluster, tmp_path):
     registry, run = tmp_path / "registry", tmp_path / "real"
     nodes = [add_node(cluster, 0, home=2), add_node(cluster, 0, acting=1)]
@@ -123,7 +125,7 @@ def test_a_real_training_survives_its_driver_and_the_node_of_its_actor(cluster, 
     assert address.startswith("127.0.0.1:")  # That of its node, which Ray knows.
     assert "--host=127.0.0.1" in (run / "jobs" / "replay-0" / "log").read_text()
     assert after.incarnation != before.incarnation and after.steps > 0
-    assert steps < 15_000 <= learner.details["environment_steps"]
+    assert steps < 15_000 <= learner.details["environment_steps"] < 15_000 + TURN
     assert (run / "policies" / "greedy_policy" / "saved_model.pb").exists()
     assert "training is complete" in seen and f"completed: {run}" in seen
 
@@ -161,7 +163,8 @@ def test_a_real_training_survives_its_supervisor(cluster, tmp_path):
     assert viewer.returncode == 0, seen
     assert "the supervisor was lost with its process or node" in seen
     assert after.incarnation != before.incarnation
-    assert after.details["environment_steps"] >= 15_000
+    # The last turn of the actor is completed; of what its killed predecessor did, all counts.
+    assert 15_000 <= after.details["environment_steps"] < 15_000 + TURN
 
 
 def test_commands_name_this_nodes_python_and_the_copies_of_files(tmp_path):

@@ -7,8 +7,8 @@ from actor_learner.support import errors
 def history(**changes):
     return restarts.RestartHistory(
         restarts.RestartPolicy(
-            **{"most": 4, "window_seconds": 100.0, "healthy_seconds": 50.0, "first_delay": 1.0,
-               "longest_delay": 5.0, **changes}
+            **{"max_restarts": 4, "window_seconds": 100.0, "healthy_seconds": 50.0,
+               "first_delay": 1.0, "max_delay": 5.0, **changes}
         )
     )  # fmt: skip
 
@@ -21,7 +21,7 @@ def test_delays_double_up_to_the_longest_and_the_cap_ends_it():
 
 
 def test_restarts_that_left_the_window_do_not_count():
-    job = history(most=2)
+    job = history(max_restarts=2)
     assert [job.next_delay(now, 0.1) for now in (0.0, 60.0)] == [1.0, 2.0]
     assert job.next_delay(99.0, 0.1) is None
     assert job.next_delay(100.0, 0.1) == 2.0  # The first has left, the second still counts.
@@ -29,16 +29,16 @@ def test_restarts_that_left_the_window_do_not_count():
 
 
 def test_a_job_that_ran_healthily_begins_anew():
-    job = history(most=2)
+    job = history(max_restarts=2)
     assert [job.next_delay(now, 0.1) for now in (0.0, 1.0)] == [1.0, 2.0]
     assert job.next_delay(51.0, ran_seconds=50.0) == 1.0
     assert (job.total, job.in_a_row) == (3, 1)
 
 
 def test_a_policy_without_restarts_gives_up_at_once():
-    assert history(most=0).next_delay(0.0, 1_000.0) is None
+    assert history(max_restarts=0).next_delay(0.0, 1_000.0) is None
 
 
 def test_a_negative_policy_is_refused():
     with pytest.raises(errors.ConfigError, match="negative"):
-        restarts.RestartPolicy(most=-1)
+        restarts.RestartPolicy(max_restarts=-1)

@@ -1,6 +1,6 @@
 """What a supervisor without a terminal keeps for its viewers."""
 
-from actor_learner.launch import run_ending, run_jobs, shared_view, view
+from actor_learner.launch import run_jobs, shared_view, view
 from actor_learner.run_directory import RunDirectory
 
 
@@ -36,9 +36,9 @@ def test_a_viewer_of_a_supervisor_that_was_lost_sees_what_its_successor_says():
 
 def test_how_a_run_has_ended_is_left_in_its_directory(tmp_path):
     run_dir = RunDirectory(tmp_path / "run")
-    assert run_ending.read(run_dir) is None
+    assert shared_view.read_ending(run_dir) is None
     ending = run_jobs.Ending(4, ["completed without actor-1: run"])
-    run_ending.write(run_dir, ending)
-    assert run_ending.read(run_dir) == ending
-    run_ending.forget(run_dir)
-    assert run_ending.read(run_dir) is None
+    shared_view.write_ending(run_dir, ending)
+    assert shared_view.read_ending(run_dir) == ending
+    shared_view.forget_ending(run_dir)
+    assert shared_view.read_ending(run_dir) is None

@@ -141,15 +141,18 @@ def test_a_killed_job_comes_back_and_ctrl_c_stops_everything_in_order(launch):
     assert processes.with_word(str(launched.run)) == []
 
 
-def test_a_job_that_keeps_failing_ends_the_run_with_its_error_and_its_log(launch):
+def test_a_job_that_keeps_failing_ends_the_run_and_its_error_is_told_once_as_the_users(launch):
     launched = launch("actor-0 --fail=poll", "learner-0")
     launched.pids("learner-0")
     code, said = launched.end()
     assert code == 1, said
     assert len(launched.pids("actor-0", 3)) == 3  # The start and two restarts.
     assert "actor-0 failed for good: exit code 1" in said
-    assert "RuntimeError: actor-0 of run run broke its toy" in said
-    assert "toy_job.py" in said and f"last lines of {launched.run / 'jobs/actor-0/log'}:" in said
+    assert said.count("error: RuntimeError: actor-0 of run run broke its toy") == 1
+    assert re.search(r"^Raised in: .*toy_job\.py:\d+, in poll$", said, re.MULTILINE)
+    log = launched.run / "jobs/actor-0/log"
+    assert "Traceback" not in said and str(log) in said
+    assert "Traceback" in log.read_text()
     assert launched.order()[-1] == "learner-0"  # It was given the time to save.
     assert "broke its toy" in (launched.run / "jobs" / "actor-0" / "error.txt").read_text()
 
@@ -158,15 +161,15 @@ def test_a_job_that_finds_its_configuration_wrong_is_not_restarted(launch):
     launched = launch("learner-0 --fail=configuration")
     code, said = launched.end()
     assert code == 2, said
-    assert "ConfigError: the toy has no batteries" in said and "restart 1" not in said
+    assert said.count("error: the toy has no batteries") == 1 and "restart 1" not in said
 
 
 def test_a_job_that_would_fail_once_more_is_not_restarted(launch):
     launched = launch("learner-0 --fail=evaluation")
     code, said = launched.end()
     assert code == 1, said
-    assert "EvaluationError: the toy has no score" in said and "restart 1" not in said
-    assert "exit code 5" in said and "which starting it again does not cure" in said
+    assert "error: the toy has no score" in said and "restart 1" not in said
+    assert "exit code 5" in said and "which a restart does not cure" in said
 
 
 def test_when_the_launcher_is_killed_its_jobs_save_and_nothing_is_left(launch):
@@ -236,9 +239,9 @@ def test_a_job_that_is_stopped_is_said_and_started_again(launch):
     watching.wait_for(states.RUNNING, everybody, timeout=DEADLINE)
     launched.wait_until_it_says("actor-0 running")
     os.kill(victim, signal.SIGSTOP)
+    # Before it is said: from then on it is only three seconds until there is a successor.
+    processes.wait_until(lambda: watching.worker("actor").silent_seconds > 0, "it is silent")
     launched.wait_until_it_says("actor-0 has not answered for 10 s: its process is stopped, or h")
-    silent = watching.worker("actor")
-    assert silent.silent_seconds > 0 or silent.state == states.LOST
     _, successor = launched.pids("actor-0", 2)
     processes.wait_until_gone([victim])
     watching.wait_for(states.RUNNING, everybody, timeout=DEADLINE)
@@ -251,27 +254,27 @@ def test_a_job_that_is_stopped_is_said_and_started_again(launch):
 
 
 def test_a_job_that_does_not_end_its_poll_is_started_again(launch):
-    launched = launch("--stuck_seconds=1", "actor-0 --stuck", "learner-0")
+    launched = launch("--stuck_seconds=3", "actor-0 --stuck", "learner-0")
     assert len(launched.pids("actor-0", 2)) == 2
     launched.finish("learner-0")
     code, said = launched.end()
     assert code == 0, said
-    words = r"actor-0 is in the same poll for 0:\d\d, which Jobs.stuck_seconds forbids"
+    words = r"actor-0 has been in one poll for 0:\d\d, longer than Jobs.stuck_seconds"
     assert re.search(words, said), said
 
 
 def test_a_run_whose_actors_were_all_ended_says_so_and_does_not_wait_for_ever(launch):
-    launched = launch("--no_actors_seconds=12", "replay-0", "actor-0", "actor-1", "learner-0")
+    launched = launch("--no_actors_seconds=20", "replay-0", "actor-0", "actor-1", "learner-0")
     watching = launched.controller()
     watching.wait_for(
         states.RUNNING, ["replay-0", "actor-0", "actor-1", "learner-0"], timeout=DEADLINE
     )
     watching.send(states.EXIT, kind="actor", timeout=DEADLINE)
-    launched.wait_until_it_says("no actor is left, all were ended: the learner waits", "scale")
+    launched.wait_until_it_says("no actor is left: all were ended, and the learner waits", "scale")
     assert watching.worker("learner").state == states.RUNNING
     code, said = launched.end()
     assert code == 1, said
-    assert "no actor was left for 12 s, all having been ended by a controller" in said
+    assert "no actor was left for 20 s, since a controller had ended them all" in said
     assert launched.order()[2:] == ["learner-0", "replay-0"]  # In order, having saved.
 
 
@@ -304,6 +307,8 @@ def test_a_run_under_way_is_given_more_actors_and_fewer(launch):
     assert code == 0 and "actor-3 is ending" in said and "actor-2 is ending" in said, said
     watching.wait_for(states.COMPLETED, ["actor-2", "actor-3"], timeout=DEADLINE)
     assert set(launched.order()) == {"actor-2", "actor-3"}  # They have saved what they had.
+    # An index is free once its process has ended, which is a moment after the job says so.
+    processes.wait_until_gone(launched.pids("actor-2") + launched.pids("actor-3"))
     code, said = launched.scale(3)
     assert code == 0 and "actor-2 is started" in said, said
     assert len(launched.pids("actor-2", 2)) == 2
@@ -351,7 +356,7 @@ def test_a_job_that_goes_on_before_its_time_is_up_is_left_alone(launch):
     os.kill(paused, signal.SIGSTOP)
     processes.wait_until(lambda: watching.worker("actor").silent_seconds > 4.0, "it is silent")
     shown = watching.worker("actor")
-    assert shown.state == states.RUNNING and "silent for 0:0" in shown.describe()
+    assert shown.state == states.RUNNING and "silent for 0:" in shown.describe()
     os.kill(paused, signal.SIGCONT)
     processes.wait_until(lambda: not watching.worker("actor").silent_seconds, "it answers again")
     assert watching.worker("actor").pid == paused

@@ -7,7 +7,7 @@ import pytest
 from actor_learner import run_directory
 from actor_learner.launch import job_spec, restarts, run_jobs
 
-ONCE = restarts.RestartPolicy(most=1, first_delay=0.0)
+ONCE = restarts.RestartPolicy(max_restarts=1, first_delay=0.0)
 
 
 class Process:
@@ -80,12 +80,12 @@ def test_a_run_goes_on_without_what_is_tolerated_and_says_so_in_the_end(tmp_path
     assert said.splitlines()[-1] == f"completed without actor-1, evaluator-0: {tmp_path / 'run'}"
 
 
-@pytest.mark.parametrize("bad, code", [(1, 1), (2, 2)])
-def test_a_run_without_any_actor_left_has_failed(tmp_path, bad, code):
-    found, said, _ = run(tmp_path, "actor", starts_needed=100, actor_0=bad, actor_1=bad)
+@pytest.mark.parametrize("code, last", [(1, "{}"), (2, "the configuration is wrong")])
+def test_a_run_without_any_actor_left_has_failed(tmp_path, code, last):
+    found, said, _ = run(tmp_path, "actor", starts_needed=100, actor_0=code, actor_1=code)
     assert found == code, said
     assert "actor-0 failed for good" in said and "actor-1 failed for good" in said
-    assert said.splitlines()[-1] == f"failed: {tmp_path / 'run'}"
+    assert said.splitlines()[-1] == f"failed: {last.format(tmp_path / 'run')}"
 
 
 def test_a_failure_that_is_not_tolerated_ends_the_run(tmp_path):

@@ -73,8 +73,8 @@ def test_many_jobs_of_a_kind_share_a_row():
         *(view.JobRow(f"actor-{i}", "actor", "running", 10.0, 100 + i, i, 1) for i in range(3)),
         view.JobRow("actor-3", "actor", "lost", None, None, None, 0, "no heartbeats"),
     ]
-    assert view.merged([ROWS[0], *many], most=5) == [ROWS[0], *many]
-    assert view.merged([ROWS[0], *many], most=4) == [
+    assert view.merged([ROWS[0], *many], max_rows=5) == [ROWS[0], *many]
+    assert view.merged([ROWS[0], *many], max_rows=4) == [
         ROWS[0],
         view.JobRow(
             "actor ×4", "actor", "3 running", 30.0, 100, 2, 3, "1 lost, actor-3: no heartbeats"
@@ -200,4 +200,4 @@ def test_the_row_of_the_replay_shows_how_often_its_experience_is_used():
     assert note(message="") == "7.97 samples/insert"
     assert note(poll_seconds=31.0) == "in the same poll for 0:31"
     failure = status.Failure("ReplayError", "no room", "")
-    assert note(failure=failure) == "ReplayError: no room"
+    assert note(failure=failure) == "ReplayError"  # A message has told the rest.

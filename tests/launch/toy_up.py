@@ -7,7 +7,7 @@ from actor_learner import run_directory
 from actor_learner.jobs.presence import names
 from actor_learner.launch import job_spec, local, restarts, run_jobs
 
-POLICY = restarts.RestartPolicy(most=2, first_delay=0.01)
+POLICY = restarts.RestartPolicy(max_restarts=2, first_delay=0.01)
 GRACE_SECONDS = 30.0
 
 

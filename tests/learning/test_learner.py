@@ -69,14 +69,14 @@ def test_any_number_of_iterations_is_one_call_of_a_graph_traced_once(tmp_path):
         trained.run(1)
         trained.run(2)
         calls = []
-        quiet_run = trained._quiet_loop.run
-        trained._quiet_loop.run = lambda *a, **k: calls.append(a[0]) or quiet_run(*a, **k)
+        quiet_run = trained._calls.quiet_loop.run
+        trained._calls.quiet_loop.run = lambda *a, **k: calls.append(a[0]) or quiet_run(*a, **k)
         traces = trained._agent.traces
         for iterations in (1, 3, 200, 50, 7):
             trained.run(iterations)
         assert calls == [1, 3, 200, 50, 7]
         assert trained._agent.traces == traces
-        assert trained._quiet_loop.trace_count == 1
+        assert trained._calls.quiet_loop.trace_count == 1
 
 
 def test_the_train_step_is_traced_once_for_each_graph_once_its_variables_exist(tmp_path):
@@ -102,8 +102,8 @@ def test_the_quiet_graph_has_no_summary_operation(tmp_path):
                 nodes += list(inner.node_def)
             return {node.op for node in nodes}
 
-        assert "WriteSummary" in operations(trained._recording_loop)
-        assert "WriteSummary" not in operations(trained._quiet_loop)
+        assert "WriteSummary" in operations(trained._calls.recording_loop)
+        assert "WriteSummary" not in operations(trained._calls.quiet_loop)
 
 
 @pytest.mark.parametrize(
@@ -455,4 +455,4 @@ def test_runs_on_one_device(tmp_path):
             trained.run(20)
             assert trained.train_step_numpy == 23
             assert loss.extra["batch"].numpy() == tiny_agent.BATCH
-            assert trained._quiet_loop.trace_count == 1
+            assert trained._calls.quiet_loop.trace_count == 1

@@ -166,8 +166,8 @@ def test_minibatches_of_any_size_run_in_the_same_graph(tmp_path):
     with made:
         for _ in range(4):
             made.run()
-        assert made._generic_learner._quiet_loop.trace_count == 1
-        assert made._generic_learner._recording_loop.trace_count == 1
+        assert made._generic_learner._calls.quiet_loop.trace_count == 1
+        assert made._generic_learner._calls.recording_loop.trace_count == 1
 
 
 def test_a_small_shuffle_buffer_shuffles_little(tmp_path):

@@ -30,9 +30,9 @@ def test_learners_read_their_datasets_untuned(tmp_path):
     step = tiny_agent.train_step()
     agent = tiny_agent.TinyAgent(step)
     with learner.Learner(str(tmp_path / "a"), step, agent, tuned) as trained:
-        assert trained._dataset.options().autotune.enabled is False
+        assert trained._batches.dataset.options().autotune.enabled is False
     made, _ = test_ppo_learner.make(tmp_path / "b")
     assert isinstance(made, ppo_learner.PPOLearner)
     with made:
-        assert made._generic_learner._dataset.options().autotune.enabled is False
+        assert made._generic_learner._batches.dataset.options().autotune.enabled is False
         assert made._normalization_dataset.options().autotune.enabled is False

@@ -22,7 +22,7 @@ def sockets():
 
 
 def take_messages(sockets, rest_seconds):
-    """Has twenty messages taken that come every 10 ms; returns the rounds that it took."""
+    """Has twenty messages taken that come every 10 ms; returns the rounds and seconds it took."""
     ours, theirs = sockets
     frames, rounds, complete = [], [], threading.Event()
 
@@ -35,17 +35,20 @@ def take_messages(sockets, rest_seconds):
         "tested", ours, on_frames=take, on_tick=lambda: rounds.append(1), tick_seconds=5.0
     )
     made.rest_seconds = rest_seconds
+    began = time.monotonic()
     for index in range(20):
         theirs.send(b"%d" % index)
         time.sleep(0.01)
     assert complete.wait(SECONDS)
+    seconds = time.monotonic() - began
     made.close()
     assert frames == [[b"%d" % index] for index in range(20)]
-    return len(rounds)
+    return len(rounds), seconds
 
 
 def test_a_thread_that_rests_takes_several_messages_at_once(sockets):
-    assert take_messages(sockets, rest_seconds=0.5) <= 4
+    rounds, seconds = take_messages(sockets, rest_seconds=0.5)
+    assert rounds <= 4 + seconds / 0.5  # On a busy machine the messages come more slowly.
 
 
 def test_what_the_thread_hands_over_to_itself_is_done_without_waiting_for_a_message(sockets):

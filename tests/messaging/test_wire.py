@@ -361,13 +361,15 @@ def test_a_follower_that_is_told_something_renews_less_often(monkeypatch):
         client_lib.Client(server.address, who="actor-0") as client,
     ):
         client.follow("news", heard)
+        began = time.monotonic()
         for step in range(40):
             server.publish("news", {"step": step})
             time.sleep(0.05)
         heard.wait_for({"step": 39})
-        # Two at most before the first news came: 2 s of renewing every 0.3 s would be six.
-        assert 1 <= len(renewed) <= 3
         told = len(renewed)
+        # Two at most before the first news came: 2 s of renewing every 0.3 s would be six. On a
+        # busy machine it takes longer, and there are pauses without news.
+        assert 1 <= told <= max(3, (time.monotonic() - began) / 0.3 / 2)
         deadline = time.monotonic() + SECONDS
         while len(renewed) < told + 3 and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import random
 import socket
 import subprocess
 import tempfile
@@ -18,9 +19,16 @@ _fresh = itertools.count()
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody has, below those that the system gives to anybody's connections.
+
+    One of those could be taken, by another test's client, before a server listens there.
+    """
+    chance = random.SystemRandom()  # Tests in other processes may have the same seed.
+    while True:
+        port = chance.randrange(25_000, 32_768)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @contextlib.contextmanager

@@ -254,7 +254,7 @@ def test_the_longest_name_and_value_are_accepted(names, others):
     "arguments, message",
     [
         ({"value": 7}, "values are strings"),
-        ({"value": "x" * 65_537}, "65,536 are the most"),
+        ({"value": "x" * 65_537}, "at most 65,536 are allowed"),
         ({"value": "\ud800"}, "UTF-8"),
         ({"value": "x", "ttl": 0}, "ttl of 'a' is 0"),
         ({"value": "x", "ttl": -1}, "ttl of 'a' is -1"),

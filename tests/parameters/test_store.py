@@ -118,11 +118,11 @@ def test_collection_keeps_the_last_ones_and_spares_tags(store):
     store.tag("policy", 2, "best")
     store.tag("policy", 8, "mine")
 
-    assert store.gc("policy", keep=3) == (6, 5, 4, 3, 1, 0)
-    assert versions(store) == [9, 8, 7, 2]
+    assert store.gc("policy", keep=3) == (5, 4, 3, 1, 0)
+    assert versions(store) == [9, 8, 7, 6, 2]  # Three, and those with tags.
     assert store.gc("policy", keep=3) == ()
     store.untag("policy", "best")
-    assert store.gc("policy", keep=1) == (7, 2)
+    assert store.gc("policy", keep=1) == (7, 6, 2)
     assert versions(store) == [9, 8]
 
 

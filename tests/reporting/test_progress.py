@@ -83,6 +83,12 @@ def test_metrics_are_merged_over_rows_and_formatted():
             epsilon=0.1,
             replay_size=25_200,
             samples_per_insert=32.0,
+            actor_stepping=0.521,
+            actor_inferring=0.3,
+            actor_writing=0.004,
+            actor_waiting=0.175,
+            learner_training=0.9,
+            learner_waiting=0.1,
             **{"return": 123.44},
         )
     )
@@ -96,5 +102,7 @@ def test_metrics_are_merged_over_rows_and_formatted():
         ("epsilon", "0.1"),
         ("replay size", "25,200"),
         ("samples/insert", "32.00"),
+        ("actor's time", "52 % stepping, 30 % inferring, 18 % waiting"),
+        ("learner's time", "90 % training, 10 % waiting"),
         ("best policy", "487.2 ± 12.1"),
     ]

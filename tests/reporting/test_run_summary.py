@@ -21,4 +21,9 @@ def test_the_lines_are_those_of_the_last_rows_and_resume_as_jobs(tmp_path):
     lines = run_summary.closing_lines(run, "completed", then)
     assert lines[0] == "Finished at 2,100 environment steps, 21 train steps, after 1:02"
     assert lines[1].startswith("Best return:  12.5")
+    run.completion.write_text('{"status": "target reached", "reason": "mean return 12"}')
+    first, *rest = run_summary.closing_lines(run, "completed", then)
+    assert first == f"{lines[0].replace('Finished', 'Target reached')}: mean return 12"
+    assert rest == lines[1:]
+    assert run_summary.closing_lines(run, "failed", then)[0].startswith("Failed at")
     assert f"Resume:       actor-learner up --resume {run.path}" in lines

@@ -23,11 +23,11 @@ OBSERVATION = {
 VECTOR = tensor_spec.BoundedTensorSpec([4], tf.float32, [-1, -2, -3, -4], [1, 2, 3, 4])
 
 
-def make_model(agent=dqn.dqn, observation=VECTOR, actions=2, lanes=8):
+def make_model(agent=dqn.dqn, observation=VECTOR, actions=2, lanes=8, **more):
     made = experiment_lib.Experiment(lambda: None, agent, environment_steps=5_000)
     action_spec = tensor_spec.BoundedTensorSpec([], tf.int64, 0, actions - 1)
     time_step_spec = ts.time_step_spec(observation)
-    return model.Model(made, time_step_spec, action_spec, lanes, run_id=RUN_ID, seed=0)
+    return model.Model(made, time_step_spec, action_spec, lanes, run_id=RUN_ID, seed=0, **more)
 
 
 @pytest.fixture(scope="module")
@@ -110,3 +110,11 @@ def test_another_run_is_named(written):
     other = "f" * 32
     said = refusal(make_model().contract(other), written)
     assert f'run id: "{other}" here, "{RUN_ID}" in the run' in said
+
+
+def test_lanes_that_step_apart_have_tables_of_one_lane_and_the_contract_says_so(written):
+    apart = make_model(lanes_apart=True).contract(RUN_ID)
+    alone = make_model(lanes=1).contract(RUN_ID)
+    assert (apart["lanes apart"], written["lanes apart"]) == (True, False)
+    assert apart["tables"] == alone["tables"] != written["tables"]
+    assert apart["lanes per actor"] == 8

@@ -206,6 +206,14 @@ def test_a_policy_that_is_confirmed_to_reach_the_target_is_the_better_one(best, 
     assert kept(best, store) == 8
 
 
+def test_former_best_versions_do_not_stay_beyond_the_promised_number(best, store, candidate):
+    made = make(best_policy.BestPolicyKeeper(make_model, best, store, kept=2))
+    for train_step in (4, 8, 12, 16, 20):
+        made.take(*candidate(train_step, float(train_step)))
+    assert [held.version for held in store.list("policy")] == [20, 16, 12]
+    assert store.get("policy", "best").version == 20
+
+
 def test_a_candidate_whose_score_is_not_finite_is_not_kept(keeper, best, store, candidate):
     made = make(keeper)
     made.take(*candidate(4, float("nan")))

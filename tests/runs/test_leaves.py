@@ -131,10 +131,14 @@ def test_leaves_with_replay_train_after_their_random_steps(train, leaf, updates_
         ("ppo_hopper", 2, SMALL_PPO),
         ("ppo_atari", 1, (*SMALL_PPO, *SHORT_GAMES, "ppo.fc_layer_params = (8,)")),
         ("impala_cartpole", 2, ()),
+        ("ppo_tensor_cartpole", 2, SMALL_PPO),
+        ("impala_tensor_cartpole", 2, ()),
     ],
 )
 def test_leaves_with_unrolls_train_once_on_every_step(train, leaf, episodes, bindings):
-    training, rows = train(leaf, (*UNROLLS, *bindings))
+    environment = "TensorEnvironment" if "tensor" in leaf else "GymnasiumEnvironment"
+    unrolls = [binding.replace("GymnasiumEnvironment", environment) for binding in UNROLLS]
+    training, rows = train(leaf, (*unrolls, *bindings))
     check_rows(training, rows, evaluation_episodes=episodes)
     assert training.environment_step >= 300
     # Steps from one episode's end to the next one's start are in the unrolls, and are not counted.

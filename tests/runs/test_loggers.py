@@ -3,6 +3,7 @@
 import functools
 import glob
 
+import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -30,6 +31,13 @@ class Rows:
 
     def close(self):
         self.closed += 1
+
+
+class Dark(gymnasium.Wrapper):
+    """Draws nothing."""
+
+    def render(self):
+        return None
 
 
 def train(directory, environment, agent, *loggers, **changes):
@@ -86,7 +94,9 @@ def test_sac_reports_alpha_its_targets_and_both_losses(tmp_path):
     assert last["alpha"] > 0.0
     for name in ("actor_loss", "critic_loss", "alpha_loss", "value_target"):
         assert np.isfinite(last[name]), name
-    assert "td_error" not in last  # Of each item, for priorities: not a number.
+    for name in ("q_value", "td_error", "entropy", "actor_gradient_norm", "critic_gradient_norm"):
+        assert np.isfinite(last[name]), name
+    assert "gauges/critic_gradient_norm" in tags_of(tmp_path / "x")
 
 
 def test_weights_and_biases_takes_the_rows_offline(tmp_path):
@@ -113,3 +123,39 @@ def test_what_is_not_a_logger_is_refused(given, message):
 def test_a_wrong_mode_is_refused():
     with pytest.raises(errors.ConfigError, match="WandbLogger.mode is 'off'"):
         actor_learner.WandbLogger(mode="off")
+
+
+def test_histograms_and_films_of_evaluations_are_written_where_they_are_asked_for(tmp_path):
+    agent = functools.partial(actor_learner.dqn, fc_layer_params=(8,))
+    reporting = actor_learner.Reporting(steps=64, histograms=True, videos=True)
+    train(tmp_path / "x", CARTPOLE, agent, reporting=reporting, initial_random_steps=64)
+    films = sorted((tmp_path / "x" / "videos").glob("step-*.mp4"))
+    assert films and all(film.stat().st_size > 0 for film in films)
+    pictures, weights = [], set()
+    for path in glob.glob(f"{tmp_path}/x/train/events*"):
+        for event in tf.compat.v1.train.summary_iterator(path):
+            for value in event.summary.value:
+                if value.tag == "eval/episode":
+                    pictures.append((event.step, value.image.encoded_image_string[:6]))
+                weights |= {value.tag} if value.tag.startswith("weights/") else set()
+    assert {f"step-{step}.mp4" for step, _ in pictures} == {film.name for film in films}
+    assert {content for _, content in pictures} == {b"GIF89a"}
+    assert len(weights) >= 4
+
+
+def test_an_environment_that_draws_nothing_refuses_to_be_filmed(tmp_path):
+    environment = functools.partial(
+        actor_learner.GymnasiumEnvironment,
+        "CartPole-v1",
+        wrappers=[Dark],
+        num_envs=2,
+    )
+    with pytest.raises(errors.ConfigError, match="Reporting.videos is set, but"):
+        train(
+            tmp_path / "x",
+            environment,
+            functools.partial(actor_learner.dqn, fc_layer_params=(8,)),
+            reporting=actor_learner.Reporting(videos=True),
+            initial_random_steps=64,
+        )
+    assert not (tmp_path / "x").exists()

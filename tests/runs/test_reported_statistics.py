@@ -105,6 +105,17 @@ def test_a_run_of_one_process_goes_on_as_jobs_and_back(statistics):
     assert list(alone.returns) == [6.0] and list(alone.lengths) == [10]
 
 
+def test_where_the_time_goes_is_the_mean_over_the_actors_that_are_there(statistics):
+    assert statistics.mean_shares() == {}
+    for actor, stepping in ((0, 0.5), (1, 0.7)):
+        shares = {"stepping": stepping, "waiting": 1.0 - stepping}
+        statistics.take({**report(actor, str(actor), 10), "time": shares})
+    statistics.take(report(2, "2", 10))  # Of an earlier release.
+    assert statistics.mean_shares() == pytest.approx({"stepping": 0.6, "waiting": 0.4})
+    statistics.take({**report(1, "1", 20), "time": {"stepping": 0.7}, "last": True})
+    assert statistics.mean_shares() == {"stepping": 0.5, "waiting": 0.5}
+
+
 def test_the_longest_lag_since_it_was_asked_for_counts(statistics):
     assert statistics.take_version_lag_seconds() is None
     for actor, lag in ((0, 0.25), (1, 1.5), (0, 0.0), (2, None)):

@@ -1,5 +1,7 @@
 """Tests of `actor_learner.support.graph_call`."""
 
+from typing import NamedTuple
+
 import pytest
 import tensorflow as tf
 
@@ -20,6 +22,26 @@ def test_outputs_are_nested_and_numbered_as_the_function_returns_them():
     assert found["a"][1] is None
     factor.assign(4.0)
     assert call(tf.constant(2.0), tf.constant([5.0, 6.0]))["b"].numpy() == 8.0
+
+
+class Loss(NamedTuple):
+    total: tf.Tensor
+    parts: dict
+
+
+def test_tensors_alone_are_nested_as_the_function_returns_them():
+    @tf.function(input_signature=[tf.TensorSpec([], tf.float32)])
+    def fn(x):
+        return Loss(x, {"second": x + 1.0, "first": [x + 2.0, (x, ())]}), x * 2.0
+
+    function = fn.get_concrete_function()
+    found = graph_call.GraphCall(function)(tf.constant(1.0))
+    wanted = function(tf.constant(1.0))
+    tf.nest.assert_same_structure(found, wanted)
+    assert tf.nest.map_structure(float, found) == (
+        Loss(1.0, {"second": 2.0, "first": [3.0, (1.0, ())]}),
+        2.0,
+    )
 
 
 def test_a_graph_without_outputs_is_run():

@@ -122,6 +122,13 @@ class TensorEnvironment(py_environment.PyEnvironment):
             first = time_step.step_type == ts.StepType.FIRST
             self._finite.step(time_step.reward, time_step.observation, first)
 
+    def check_all(self, time_steps: ts.TimeStep) -> bool:
+        """Whether all steps that a graph took, leaves `[T, lanes, ...]`, need no `check` each."""
+        if self._finite is None:
+            return True
+        first = time_steps.step_type == ts.StepType.FIRST
+        return self._finite.all_steps(time_steps.reward, time_steps.observation, first)
+
     @property
     def check_finite(self) -> bool:
         """Whether what is not finite is refused."""

@@ -128,6 +128,14 @@ class Follower:
             self._note_lag()
         return True
 
+    def note(self, epoch: int, version: int) -> None:
+        """Notes which version acts, for an actor whose policy is applied elsewhere."""
+        with self._changed:
+            if (epoch, version) != self._applied:
+                self._applied = (epoch, version)
+                self._behind_since = None
+                self._note_lag()
+
     def wait_for(
         self, condition: Callable[[], bool], timeout_seconds: float, stopping: threading.Event
     ) -> bool:

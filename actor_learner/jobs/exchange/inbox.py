@@ -12,6 +12,8 @@ from typing import Any, Callable
 import tensorflow as tf
 from absl import logging
 
+from actor_learner.acting import turn_times
+from actor_learner.jobs.exchange import game_reports
 from actor_learner.jobs.exchange import news as news_lib
 from actor_learner.messaging import messages, protocol
 from actor_learner.runs import reported_statistics
@@ -35,6 +37,7 @@ class Inbox:
       environment_step: Increased by the reported steps.
       known_steps: Returns the environment steps counted so far, for the answers.
       on_result: Called with the request of an evaluator, which it must answer.
+      on_games: Called with an actor, one of its processes, and the totals of its games by pair.
 
     Attributes:
       steps: Environment steps that were reported to this learner.
@@ -51,6 +54,7 @@ class Inbox:
         environment_step: tf.Variable,
         known_steps: Callable[[], int],
         on_result: protocol.Handler,
+        on_games: Callable[[str, str, Sequence[Any]], Any] = lambda actor, process, totals: None,
     ) -> None:
         self._wire = wire
         self._epoch = epoch
@@ -58,6 +62,7 @@ class Inbox:
         self._environment_step = environment_step
         self._known_steps = known_steps
         self._on_result = on_result
+        self._on_games = on_games
         self._waiting: collections.deque[protocol.Request] = collections.deque()
         self._taken_at = -math.inf
         self._followers: Sequence[str] = ()
@@ -169,6 +174,8 @@ class Inbox:
         if report["last"] != (actor in self._gone):
             (self._gone.add if report["last"] else self._gone.discard)(actor)
             self._followers = ()  # Forces an update of who is there.
+        for process, *totals in report["games"]:
+            self._on_games(str(actor), process, [totals])
         steps = self._statistics.take(report)
         if steps:
             self.steps += steps
@@ -213,8 +220,15 @@ def _report(body: Any) -> dict[str, Any]:
     report["earlier"] = body.get("earlier", [])
     if not isinstance(report["earlier"], list) or not all(map(_is_process, report["earlier"])):
         raise messages.BadMessageError("earlier of a report is not a list of processes")
+    report["games"] = game_reports.checked(body.get("games", []))
     lag = body.get("version_lag_seconds")
     report["version_lag_seconds"] = float(lag) if isinstance(lag, (int, float)) else None
+    shares = body.get("time")
+    report["time"] = {
+        str(kind): float(share)
+        for kind, share in (shares.items() if isinstance(shares, dict) else ())
+        if isinstance(share, (int, float)) and kind in turn_times.ALL
+    }
     return report
 
 

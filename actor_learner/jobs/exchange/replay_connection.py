@@ -7,6 +7,7 @@ import time
 import reverb
 from absl import logging
 
+from actor_learner import experiment as experiment_lib
 from actor_learner.jobs import job as job_lib
 from actor_learner.jobs.exchange import peer
 from actor_learner.messaging import protocol
@@ -36,6 +37,7 @@ class ReplayConnection:
       address: `host:port` of the Reverb server.
       client: Of the server.
       contract: What all jobs of the run agree on.
+      has_league: Whether the actors play against a league, which the learner keeps.
 
     Raises:
       errors.JobTimeoutError: If it is not ready in time.
@@ -64,9 +66,35 @@ class ReplayConnection:
         return self.contract["lanes per actor"]
 
     @property
+    def lanes_apart(self) -> bool:
+        """Whether the lanes of an actor take steps of their own."""
+        return self.contract["lanes apart"]
+
+    @property
     def is_away(self) -> bool:
         """Whether the server did not answer the last request or write."""
         return self._is_away
+
+    def make_model(self, experiment: experiment_lib.Experiment, seed: int) -> model_lib.Model:
+        """Builds what is trained for the specs of the run, without an environment; checks it too.
+
+        Args:
+          experiment: What this job's configuration says.
+          seed: Of the variables.
+
+        Raises:
+          errors.SpecMismatchError: If it does not fit the run's contract.
+        """
+        made = model_lib.Model(
+            experiment,
+            *contract_lib.specs_of(self.contract),
+            self.num_lanes,
+            run_id=self.run_id,
+            seed=seed,
+            lanes_apart=self.lanes_apart,
+        )
+        self.check(made)
+        return made
 
     def check(self, model: model_lib.Model) -> None:
         """Checks that what this job has built fits the run's contract.
@@ -135,6 +163,7 @@ class ReplayConnection:
 
     def _ask(self) -> tuple[str, contract_lib.Contract]:
         answer = self._peer.request(CONTRACT, timeout_seconds=_TRY_SECONDS).body
+        self.has_league = bool(answer.get("league"))
         return answer["address"], answer["contract"]
 
     def _require_same_address(self) -> None:

@@ -11,6 +11,7 @@ from absl import logging
 
 from actor_learner.jobs import job as job_lib
 from actor_learner.jobs.exchange import follower as follower_lib
+from actor_learner.jobs.exchange import game_reports
 from actor_learner.jobs.exchange import news as news_lib
 from actor_learner.jobs.exchange import peer as peer_lib
 from actor_learner.messaging import messages, protocol
@@ -34,6 +35,7 @@ class ReportSender:
       follower: Has the news and the version that acts.
       earlier: What earlier processes of this actor have done, as `(incarnation, steps, episodes)`:
         they may have been killed before they reported it, or the learner before it saved it.
+      games: Results of games to report; None if there are none.
     """
 
     def __init__(
@@ -43,17 +45,20 @@ class ReportSender:
         acting: acting_side.ActingSide,
         follower: follower_lib.Follower,
         earlier: Sequence[tuple[str, int, int]] = (),
+        games: game_reports.GameReports | None = None,
     ) -> None:
         self._job = job
         self._learner = learner
         self._acting = acting
         self._follower = follower
         self._earlier = [list(process) for process in earlier]
+        self._games = games
         self._sent: futures.Future[messages.Message] | None = None
         self._sent_total = self._counted = 0
         self._sent_at = -math.inf
         self._counted_by = -1  # The epoch of the learner that counted them.
         self._environment_step = 0  # That learner's count of all actors then.
+        self._sent_whole = False  # Whether all was in it that only a new learner needs.
         self._is_last = False
         self.share = (0, 1)
         """This actor's rank among the actors of the run, and their number, as the learner said."""
@@ -63,9 +68,11 @@ class ReportSender:
         news = self._follower.news
         known = max(news.environment_step, self._environment_step)
         share = math.ceil((news.steps_allowed - known) / max(1, news.num_actors))
-        counted = self._counted if self._counted_by == news.epoch else 0
-        uncounted = self._acting.steps_taken - counted
-        return share - uncounted
+        if self._counted_by == news.epoch:
+            return share - (self._acting.steps_taken - self._counted)
+        # This learner may know nothing yet of this process, nor of those that died before it.
+        earlier = sum(steps for _, steps, _ in self._earlier)
+        return share - self._acting.steps_taken - earlier
 
     def check(self) -> None:
         """Takes the answer to the last report; sends another if needed."""
@@ -110,7 +117,7 @@ class ReportSender:
                 self._send()
             futures.wait([self._sent], min(left, 1.0))
             self._learner.check()
-            is_told = self._take_answer()
+            is_told = self._take_answer() and (self._games is None or self._games.are_counted)
 
     def _is_due(self) -> bool:
         news = self._follower.news
@@ -127,6 +134,12 @@ class ReportSender:
 
     def _send(self) -> None:
         statistics = self._acting.statistics
+        games = {}
+        self._sent_whole = self._is_new_to_learner()
+        if self._games is not None:
+            if self._sent_whole:
+                self._games.begin_again()
+            games["games"] = self._games.rows()
         self._sent_total, self._sent_at = self._acting.steps_taken, time.monotonic()
         self._sent = self._learner.submit(
             news_lib.REPORT,
@@ -135,11 +148,13 @@ class ReportSender:
                 "incarnation": self._job.incarnation,
                 "total": self._sent_total,
                 "last": self._is_last,
-                "earlier": self._earlier if self._is_new_to_learner() else [],
+                "earlier": self._earlier if self._sent_whole else [],
                 "episodes": int(statistics.episodes),
+                "time": self._acting.time_shares(),
                 "version_lag_seconds": round(self._follower.lag_seconds, 3),
                 "returns": [round(float(r), 6) for r in list(statistics.returns)[-_EPISODES:]],
                 "lengths": [int(n) for n in list(statistics.lengths)[-_EPISODES:]],
+                **games,
             },
             timeout_seconds=_TIMEOUT_SECONDS,
         )
@@ -159,8 +174,14 @@ class ReportSender:
         except (protocol.RefusedError, messages.BadMessageError) as error:
             logging.log_first_n(logging.WARNING, "The learner refuses a report: %s", 3, error)
             return False
+        if answer["epoch"] > self._counted_by and not self._sent_whole:
+            # A new learner, whose news have not come yet. It knows only what it was told now.
+            self._counted_by = -1
+            return False
         if answer["epoch"] >= self._counted_by:
             self._counted, self._counted_by = self._sent_total, answer["epoch"]
             self._environment_step = answer["environment_step"]
             self.share = (answer["rank"], answer["num_actors"])
+            if self._games is not None:
+                self._games.note_counted()
         return True

@@ -8,7 +8,7 @@ import time
 from absl import logging
 
 from actor_learner.jobs import job as job_lib
-from actor_learner.jobs.presence import lease_entry, names
+from actor_learner.jobs.presence import job_entries, names
 from actor_learner.naming import entries, name_errors
 from actor_learner.support import errors
 
@@ -33,7 +33,7 @@ class Lease:
         self._name = names.lease(job.run, job.kind, job.index)
         self._takeover = names.takeover(job.run, job.kind, job.index)
         self._address = names.address(job.run, job.kind, job.index)
-        self._process = lease_entry.LeaseEntry.of_this_process(job.incarnation)
+        self._process = job_entries.LeaseEntry.of_this_process(job.incarnation)
 
     def claim(self) -> None:
         """Takes the lease, waiting until that of a dead predecessor has run out.
@@ -53,7 +53,7 @@ class Lease:
             if text is None:
                 continue
             try:
-                holder = lease_entry.LeaseEntry.from_json(text)
+                holder = job_entries.LeaseEntry.from_json(text)
             except errors.JobError as error:
                 logging.warning(
                     "%s replaces the damaged lease in the registry: %s", self._job, error

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pathlib
 import re
 
+from actor_learner import jobs_settings
 from actor_learner.support import errors
 
-LAUNCHER = "launcher"
-"""The kind under which the launcher itself is found; it is not a job of the run."""
+LAUNCHER = jobs_settings.LAUNCHER
 
-_KIND = re.compile(r"[a-z][a-z0-9_]*\Z")
 _INDEX = re.compile(r"(0|[1-9][0-9]{0,8})\Z")
 
 
@@ -26,20 +25,6 @@ def run_name(run: str) -> str:
             f"--run={run!r} contains no name: give the path of a run directory, or a name"
         )
     return name
-
-
-def check_kind(kind: str) -> str:
-    """Returns `kind` if it can be part of a name.
-
-    Raises:
-      errors.ConfigError: If it cannot.
-    """
-    if not _KIND.match(kind):
-        raise errors.ConfigError(
-            f"{kind!r} cannot be the kind of a job: use lower-case letters, digits and _, "
-            "beginning with a letter"
-        )
-    return kind
 
 
 def job(kind: str, index: int) -> str:
@@ -80,6 +65,6 @@ def address(run: str, kind: str, index: int) -> str:
 def parse(run: str, name: str) -> tuple[str, int, str] | None:
     """Splits `<run>/jobs/<kind>/<index>/<part>` into the last three; None for other names."""
     parts = name[len(jobs(run)) + 1 :].split("/")
-    if len(parts) != 3 or not _KIND.match(parts[0]) or not _INDEX.match(parts[1]):
+    if len(parts) != 3 or not jobs_settings.KIND.match(parts[0]) or not _INDEX.match(parts[1]):
         return None
     return parts[0], int(parts[1]), parts[2]

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Any
+from typing import Any, Callable
 
 from absl import logging
 
 from actor_learner import experiment as experiment_lib
-from actor_learner import run_settings
+from actor_learner import jobs_settings, run_settings
+from actor_learner.acting import ring as ring_lib
 from actor_learner.environments import lanes
+from actor_learner.inference import remote
 from actor_learner.jobs import job as job_lib
-from actor_learner.jobs import settings, worker
-from actor_learner.jobs.exchange import follower, peer, replay_connection, reports
-from actor_learner.jobs.workers import step_journal
-from actor_learner.runs import acting_side, model
-from actor_learner.support import errors, fault_points, reverb_calls, seeds
+from actor_learner.jobs import worker
+from actor_learner.jobs.exchange import (
+    follower,
+    game_reports,
+    league_wire,
+    peer,
+    policy_servers,
+    replay_connection,
+    reports,
+)
+from actor_learner.jobs.presence import names
+from actor_learner.jobs.workers import game_journal, step_journal
+from actor_learner.runs import acting_side, league_side, model
+from actor_learner.support import errors, fault_points, formatting, reverb_calls, seeds
 
 KIND = "actor"
 _WAIT_SECONDS = 0.2
@@ -25,6 +36,10 @@ _LAST_REPORT_SECONDS = 10.0
 _GONE_SECONDS = 3.0
 _LAST_ITEMS_SECONDS = 5.0
 _FRESH_POLICY_SECONDS = 0.25
+
+
+class _TrainingIsOver(errors.JobError):
+    """Ends a turn in the middle: nobody will choose its actions any more."""
 
 
 class ActorJob(worker.Worker):
@@ -36,29 +51,33 @@ class ActorJob(worker.Worker):
     def __init__(self) -> None:
         self._closing = contextlib.ExitStack()
         self._stopping_since: float | None = None
+        self._remote: remote.RemoteInference | None = None  # If others choose the actions.
+        self._league: league_wire.LeagueFollower | None = None
 
     def configure(self) -> None:
         job = self.job
-        self._patience_seconds = settings.declared(job.source).patience_seconds
+        self._patience_seconds = jobs_settings.declared(job.source).patience_seconds
         self._experiment = experiment = experiment_lib.Experiment()
         self._replay = replay_connection.ReplayConnection(job)
         self._closing.callback(self._replay.close)
         seed = seed_of(job)
-        env = experiment.make_environment(seed)
+        env = experiment.make_acting_environment(seed)
         self._closing.callback(env.close)
         self._model = model.Model(
             experiment,
             env.time_step_spec(),
             env.action_spec(),
-            lanes.as_lanes(env).num_lanes,
+            ring_lib.num_lanes(env),
             run_id=self._replay.run_id,
             seed=seed,
+            lanes_apart=lanes.are_apart(env),
         )
         self._replay.check(self._model)
         self._learner = peer.Peer(job, "learner", timeout_seconds=self._patience_seconds)
         self._closing.callback(self._learner.close)
         self._follower = follower.Follower(self._learner, self._model.published_variables())
         self._journal = step_journal.StepJournal(job.directory, job.incarnation)
+        games = self._join_league(env, seed) if self._replay.has_league else None
         self._acting = acting_side.ActingSide(
             experiment,
             self._model.plan,
@@ -69,18 +88,29 @@ class ActorJob(worker.Worker):
             environment_step=self._model.environment_step,
             seed=seed,
             recording_dir=None if job.run_dir is None else job.run_dir.experience,
-            policy_version=lambda: self._follower.version,
+            policy_version=lambda: max(0, self._follower.version),
             policy_epoch=lambda: self._follower.epoch,
             transition_observers=[self._journal],
+            remote=self._make_remote,
         )
         self._closing.callback(self._close_acting)
         self._wait_for_first_policy()  # Not sooner: the learner takes longer to be built.
         self._reports = reports.ReportSender(
-            job, self._learner, self._acting, self._follower, self._journal.earlier
+            job, self._learner, self._acting, self._follower, self._journal.earlier, games
         )
         self._closing.callback(self._report_at_the_end)
         self._environment_step = 0  # The value of the model's variable.
         self._share = (0, 1)
+
+    def _join_league(self, env: Any, seed: int) -> game_reports.GameReports:
+        """Has the league play in the environment; returns what there is to report of it."""
+        journal = game_journal.GameJournal(self.job.directory, self.job.incarnation)
+        others = league_side.make_opponents(
+            self._experiment, env, seed=seed, on_result=journal.count
+        )
+        policy = self._model.agent.policy
+        self._league = league_wire.LeagueFollower(self._learner, others, policy)
+        return game_reports.GameReports({**journal.earlier, journal.incarnation: journal.table})
 
     def poll(self) -> worker.PollResult | bool:
         try:
@@ -101,22 +131,33 @@ class ActorJob(worker.Worker):
         if self._must_wait():
             self._wait()
             return False
-        if not self._follower.is_current:
+        if self._remote is None and not self._follower.is_current:
             self._refresh_policy()
-        self._take_turn()
+        if self._league is not None:
+            self._league.follow()
+        try:
+            self._take_turn()
+        except _TrainingIsOver:
+            return True
         return False
 
     def status(self) -> dict[str, Any]:
         status: dict[str, Any] = {
             "steps": self._acting.steps_taken,
             "version": self._follower.version,
+            "lanes": self._acting.actor.num_lanes,
         }
         if self._follower.lag is not None:
             status["version_lag"] = self._follower.lag
             status["version_lag_seconds"] = round(self._follower.lag_seconds, 3)
         returns = self._acting.statistics.returns
-        if returns:
-            status["message"] = f"return {sum(returns) / len(returns):.1f}"
+        shares = self._acting.time_shares()
+        if shares:
+            status["time"] = shares
+        words = [f"return {sum(returns) / len(returns):.1f}"] if returns else []
+        words += [formatting.shares(shares)] if shares else []
+        if words:
+            status["message"] = "; ".join(words)
         if self._follower.silent_seconds > 10.0:
             status["message"] = (
                 f"waits for the learner, which is silent for {self._follower.silent_seconds:.0f} s"
@@ -136,6 +177,28 @@ class ActorJob(worker.Worker):
             logging.warning(
                 "%s ends; experience that the server has not confirmed is lost: %s", self.job, error
             )
+
+    def _make_remote(self, ring: ring_lib.EnvironmentRing, policy: Any) -> remote.RemoteInference:
+        """Makes the stream by which the groups of this actor ask the policy jobs."""
+        job = self.job
+        servers = policy_servers.PolicyServers(
+            job, first_group=job.index * len(ring), check=self._check_while_waiting
+        )
+        stream = remote.RemoteInference(
+            servers, policy, len(ring), ring.lanes_per_group, who=names.job(job.kind, job.index)
+        )
+        servers.sticky = stream.holds_state
+        self._remote = stream
+        return stream
+
+    def _check_while_waiting(self) -> None:
+        """Ends the wait of a group for its actions, if nothing is to be waited for any more."""
+        self._learner.check()
+        self._require_learner()
+        if self.job.stopping.is_set():
+            raise worker.Stopping(f"{self.job} was asked to end while it waited for actions")
+        if self._follower.news is not None and self._follower.news.done:
+            raise _TrainingIsOver(f"{self.job}: training is complete")
 
     def _close_acting(self) -> None:
         """Writes what is left; without a server it is lost."""
@@ -184,21 +247,38 @@ class ActorJob(worker.Worker):
 
     def _wait_for_first_policy(self) -> None:
         deadline = time.monotonic() + self._patience_seconds
-        while not self._follower.apply(_WAIT_SECONDS):
+        self._wait_for(self._has_policy, "the learner's policy", deadline)
+        self._model.train_step.assign(max(0, self._follower.version))
+        if self._league is not None:
+            self._wait_for(self._has_opponents, "the learner to say whom to play", deadline)
+
+    def _has_policy(self) -> bool:
+        if self._remote is not None:
+            if self._follower.news is not None:  # The policy jobs wait for the policy itself.
+                return True
+        elif self._follower.apply(_WAIT_SECONDS):
+            return True
+        else:
+            self._follower.pull()
+        if self._follower.news is None:
+            self.job.stopping.wait(_WAIT_SECONDS / 4)
+        return False
+
+    def _has_opponents(self) -> bool:
+        self._league.follow(_WAIT_SECONDS)
+        return self._league.is_ready
+
+    def _wait_for(self, is_there: Callable[[], bool], what: str, deadline: float) -> None:
+        """Waits for something of the learner's; `is_there` waits a moment itself."""
+        while not is_there():
             if self.job.stopping.is_set():
-                raise worker.Stopping(
-                    f"{self.job} was asked to end while it waited for the learner"
-                )
+                raise worker.Stopping(f"{self.job} was asked to end while it waited for {what}")
             if time.monotonic() > deadline:
                 raise errors.JobTimeoutError(
-                    f"{self.job} has waited {self._patience_seconds:g} s for the learner's policy: "
-                    "is the learner running? Jobs.patience_seconds says how long to wait"
+                    f"{self.job} has waited {self._patience_seconds:g} s for {what}: is the "
+                    "learner running? Jobs.patience_seconds says how long to wait"
                 )
             self._learner.check()
-            self._follower.pull()
-            if self._follower.news is None:
-                self.job.stopping.wait(_WAIT_SECONDS / 4)
-        self._model.train_step.assign(self._follower.version)
 
     def _require_learner(self) -> None:
         """Ends a job whose learner has been gone for too long; the log says so long before."""
@@ -211,6 +291,8 @@ class ActorJob(worker.Worker):
     def _hear(self) -> None:
         """Applies the learner's news since the last turn."""
         news = self._follower.news
+        if self._remote is not None and self._remote.version >= 0:
+            self._follower.note(self._remote.epoch, self._remote.version)
         if self._follower.apply():
             self._model.train_step.assign(self._follower.version)
         # The learner counts the steps of all actors, but learns of the latest a little later.
@@ -240,7 +322,8 @@ class ActorJob(worker.Worker):
 
     def _wait(self) -> None:
         """Waits for news, or for the policy that they announce."""
-        self._follower.pull()
+        if self._remote is None:
+            self._follower.pull()
         heard = self._follower.news
         if not self._follower.apply():
             self._follower.wait_for(

@@ -9,12 +9,13 @@ from typing import Any
 from absl import logging
 
 from actor_learner import experiment as experiment_lib
-from actor_learner.jobs import settings, worker
+from actor_learner import jobs_settings
+from actor_learner.jobs import worker
 from actor_learner.jobs.exchange import follower, peer, replay_connection
 from actor_learner.jobs.exchange import news as news_lib
 from actor_learner.learning import evaluation
 from actor_learner.messaging import protocol
-from actor_learner.runs import contract, model, rating
+from actor_learner.runs import rating
 from actor_learner.support import errors, fault_points, seeds
 
 KIND = "evaluator"
@@ -45,15 +46,11 @@ class EvaluatorJob(worker.Worker):
 
     def configure(self) -> None:
         job = self.job
-        self._patience_seconds = settings.declared(job.source).patience_seconds
+        self._patience_seconds = jobs_settings.declared(job.source).patience_seconds
         self._experiment = experiment_lib.Experiment()
         replay = replay_connection.ReplayConnection(job)
         try:
-            specs = contract.specs_of(replay.contract)
-            self._model = model.Model(
-                self._experiment, *specs, replay.num_lanes, run_id=replay.run_id, seed=job.seed
-            )
-            replay.check(self._model)
+            self._model = replay.make_model(self._experiment, job.seed)
         finally:
             replay.close()
         self._best = evaluation.BestScore(self._experiment.evaluation.target_return)
@@ -63,9 +60,10 @@ class EvaluatorJob(worker.Worker):
             self._best,
             seed=seeds.of(job.seed, KIND, job.index),
             life=job.incarnation,
-            specs=specs,
+            specs=(self._model.time_step_spec, self._model.action_spec),
             train_step=self._model.train_step,
             environment_step=self._model.environment_step,
+            directory=None if job.run_dir is None else job.run_dir.path,
         )
         self._closing.callback(self._rating.close)
         self._learner = peer.Peer(job, "learner", timeout_seconds=self._patience_seconds)

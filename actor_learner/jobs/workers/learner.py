@@ -11,17 +11,24 @@ from typing import Any
 from absl import logging
 
 from actor_learner import experiment as experiment_lib
-from actor_learner import parts, run_settings
-from actor_learner.jobs import settings, worker
-from actor_learner.jobs.exchange import inbox, publisher, replay_connection
+from actor_learner import jobs_settings, parts, run_settings
+from actor_learner.jobs import worker
+from actor_learner.jobs.exchange import (
+    inbox,
+    league_wire,
+    learner_group,
+    publisher,
+    replay_connection,
+)
 from actor_learner.jobs.exchange import news as news_lib
 from actor_learner.jobs.workers import (
     actor_watch,
-    done_marker,
+    learner_member,
     learner_pacing,
     run_files,
     training_slices,
 )
+from actor_learner.league import settings as league_settings
 from actor_learner.learning import policy_export
 from actor_learner.messaging import protocol
 from actor_learner.parameters import store
@@ -30,9 +37,9 @@ from actor_learner.replay.server import state
 from actor_learner.reporting import curve, jsonl, metric_files
 from actor_learner.runs import (
     best_policy,
-    contract,
     evaluations,
     final_evaluation,
+    league_keeper,
     learning_side,
     model,
     reported_statistics,
@@ -40,7 +47,7 @@ from actor_learner.runs import (
     warm_start,
 )
 from actor_learner.runs import epoch as epoch_lib
-from actor_learner.support import errors, fault_points, unsaved
+from actor_learner.support import errors, fault_points, formatting, unsaved
 
 KIND = "learner"
 _IDLE_SECONDS = 0.01
@@ -63,33 +70,35 @@ class LearnerJob(worker.Worker):
 
     Args:
       num_evaluators: How many evaluators the run has, if known; others that join count as well.
+      num_learners: How many learners share each batch. This one is the chief; the others are
+        `learner_member.LearnerMemberJob`s.
     """
 
-    def __init__(self, num_evaluators: int = 0) -> None:
+    def __init__(self, num_evaluators: int = 0, num_learners: int = 1) -> None:
         self._num_evaluators = num_evaluators
+        self._num_learners = num_learners
+        self._group: learner_group.ChiefGroup | None = None
         self._closing = contextlib.ExitStack()
         self._saving = threading.Lock()
         self._limit: version_limit.VersionLimit | None = None
+        self._league: league_keeper.LeagueKeeper | None = None
         self._final: final_evaluation.FinalEvaluation | None = None
         self._actors_awaited_seconds = 0.0
 
     def configure(self) -> None:
         job = self.job
-        if job.index != 0:
-            raise errors.ConfigError(f"--index={job.index} is out of range: a run has one learner")
         if job.run_dir is None:
             raise errors.ConfigError(
                 f"the learner writes checkpoints, metrics and policies, but --run={job.run} is not "
                 f"a directory: pass --run=some/place/{job.run}"
             )
         run_files.lock_run(job, self._closing)
-        self._settings = settings.declared(job.source)
+        self._settings = jobs_settings.declared(job.source)
         self._closing.enter_context(parts.scope())
         self._experiment = experiment_lib.Experiment()
         self._replay = replay_connection.ReplayConnection(job)
         self._closing.callback(self._replay.close)
         self._model = self._make_model()
-        self._replay.check(self._model)
         # From here on an earlier learner that continues is refused.
         self._epoch = epoch_lib.Epoch.begin(job.run_dir)
         parts.publish(
@@ -100,6 +109,11 @@ class LearnerJob(worker.Worker):
             replay_client=self._replay.client,
         )
         warm_start.WarmStart().apply(self._model.agent, job.run_dir)
+        if self._num_learners > 1:
+            learner_member.check_optimizers(self._model)
+            self._group = learner_group.ChiefGroup(
+                job.wire, epoch=self._epoch.number, part_seconds=self._settings.part_seconds
+            )
         self._build_learning()
         self._build_evaluations()
         self._publisher = publisher.Publisher(
@@ -112,7 +126,7 @@ class LearnerJob(worker.Worker):
         )
         self._inbox.open()
         run_files.describe_run(job)
-        self._done = done_marker.DoneMarker(job.run_dir.path, self._experiment)
+        self._done = run_files.DoneMarker(job.run_dir.path, self._experiment)
         self._learning.start()
         failure = self._done.failure_of(self._learning.train_step)
         if failure is not None:
@@ -129,9 +143,9 @@ class LearnerJob(worker.Worker):
         self._inbox.answer_leaving(self._learning.save)
         if self._final is not None:
             return self._rest()
-        ended = self._evaluations.target_reached or self._learning.stop_reason
-        if ended is not None:
-            self._finish(ended)
+        target, stopped = self._evaluations.target_reached, self._learning.stop_reason
+        if target is not None or stopped is not None:
+            self._finish(target or stopped, "target reached" if target else "stopped")
             return False
         try:
             if not self._replay.is_there():
@@ -145,6 +159,8 @@ class LearnerJob(worker.Worker):
             self._finish("all steps are taken")
             return False
         due = min(due, self._publisher.fresh_updates(self._learning.train_step))
+        if self._group is not None:
+            self._group.admit(lambda: learner_member.state_packing(self._model))
         if due > 0:
             self._actors.has_experience()
             self._slices.run(due)
@@ -162,6 +178,9 @@ class LearnerJob(worker.Worker):
             "actors": len(self._inbox.actors),
             "message": f"{steps:,} environment steps",
         }
+        if self._group is not None:
+            status["learners"] = self._group.size
+            status["message"] += f", {self._group.size} of {self._num_learners} learners"
         lag = self._learning.trainer.version_lag
         if lag is not None:
             status["version_lag"] = round(lag)
@@ -171,6 +190,10 @@ class LearnerJob(worker.Worker):
             skipped = status["skipped_steps"] = self._learning.progress.skipped_steps
             if skipped:
                 status["message"] += f", {skipped:,} train steps skipped: not finite"
+        shares = self._learning.trainer.timing.shares()
+        if shares:
+            status["time"] = shares
+            status["message"] += f"; {formatting.shares(shares)}"
         if self._actors.is_alone:
             status["message"] += "; it has no actors"
         return status
@@ -183,13 +206,7 @@ class LearnerJob(worker.Worker):
         self._closing.close()
 
     def _make_model(self) -> model.Model:
-        return model.Model(
-            self._experiment,
-            *contract.specs_of(self._replay.contract),
-            self._replay.num_lanes,
-            run_id=self._replay.run_id,
-            seed=self.job.seed,
-        )
+        return self._replay.make_model(self._experiment, self.job.seed)
 
     def _build_learning(self) -> None:
         experiment, plan, job = self._experiment, self._model.plan, self.job
@@ -198,6 +215,16 @@ class LearnerJob(worker.Worker):
                 self._model.train_step, experiment.staleness.max_version_lag
             )
         self._statistics = reported_statistics.ReportedStatistics()
+        league: dict[str, Any] = {}
+        if self._replay.has_league:
+            self._league = league["league"] = league_keeper.LeagueKeeper(
+                league_settings.League(),
+                job.run_dir,
+                self._model.agent.policy,
+                train_step=self._model.train_step,
+                environment_step=self._model.environment_step,
+                epoch=self._epoch,
+            )
         self._inbox = inbox.Inbox(
             job.wire,
             epoch=self._epoch.number,
@@ -205,6 +232,7 @@ class LearnerJob(worker.Worker):
             environment_step=self._model.environment_step,
             known_steps=lambda: self._learning.environment_step,
             on_result=self._take_result,
+            **({} if self._league is None else {"on_games": self._league.take}),
         )
         # The number of steps is restored with the learner; the rows continue from there.
         self._metric_files: metric_files.MetricFiles | None = None
@@ -226,9 +254,17 @@ class LearnerJob(worker.Worker):
             ),
             limit=self._limit,
             version_lag_seconds=self._statistics.take_version_lag_seconds,
+            actor_shares=self._statistics.mean_shares,
             while_saving=self._while_saving,
+            checkpoint_items=league,
+            batch_size=learner_member.part_of_batch(plan, self._num_learners),
+            group=self._group,
         )
         self._closing.callback(self._learning.close)
+        if self._league is not None:
+            self._league.start(self._save_checkpoint)
+            self._closing.callback(self._close_league)
+            league_wire.answer(job.wire, self._league)
         self._learning.pacing = learner_pacing.make_pacing(
             plan, self._learning, self._limit, self._table_state, self._num_actors
         )
@@ -253,7 +289,13 @@ class LearnerJob(worker.Worker):
         versions = store.ParameterStore(run_dir.path / store.DIRECTORY)
         self._stored = stored_versions.StoredVersions(versions, self._model, self._epoch)
         self._evaluations = evaluations.Evaluations(
-            best_policy.BestPolicyKeeper(self._make_model, run_dir.best, versions, target),
+            best_policy.BestPolicyKeeper(
+                self._make_model,
+                run_dir.best,
+                versions,
+                target,
+                kept=stored_versions.stored_versions().kept,
+            ),
             on_row=self._write_metrics,
             seconds=lambda: self._learning.progress.seconds,
             target_return=target,
@@ -310,6 +352,8 @@ class LearnerJob(worker.Worker):
             self._replay.note_outage(error)
             return
         self._stored.push_if_due()
+        if self._league is not None:
+            self._league.join_if_due(self._save_checkpoint)
         self._write_row(final=False)
 
     def _tell_news(self, *, beyond: bool = False) -> None:
@@ -342,12 +386,14 @@ class LearnerJob(worker.Worker):
 
     # The end.
 
-    def _finish(self, reason: str) -> None:
+    def _finish(self, reason: str, status: str | None = None) -> None:
         """Saves and exports, then publishes the final version as final."""
         train_step, run_dir = self._learning.train_step, self.job.run_dir
+        if self._league is not None:
+            self._league.join_at_the_end(self._save_checkpoint)
         self._learning.save()
         fault_points.reach(fault_points.LAST_CHECKPOINT_SAVED)
-        self._done.note(train_step, reason)
+        self._done.note(train_step, reason, status=status)
         fault_points.reach(fault_points.DONE_NOTED)
         self._stored.push()
         policy_export.export_policies(
@@ -397,6 +443,13 @@ class LearnerJob(worker.Worker):
     def _write_metrics(self, row: dict[str, Any]) -> None:
         self._epoch.require_latest()
         self._metric_files.write(row)
+
+    def _save_checkpoint(self) -> str | None:
+        return self._learning.trainer.learner.save_checkpoint()
+
+    def _close_league(self) -> None:
+        if not self.job.displaced:
+            self._league.draw()
 
     def _close_metrics(self) -> None:
         run_dir = self.job.run_dir

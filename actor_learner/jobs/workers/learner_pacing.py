@@ -38,7 +38,7 @@ def make_pacing(
             num_actors=num_actors,
             look_seconds=pacing.LOOK_SECONDS,
         )
-    items = plan.group_steps // plan.stream.unroll_length
+    items = plan.stream.cells_per_batch(plan.experience)
     learner = learning.trainer.learner
     arrived = pacing.ArrivedBatches(
         table,

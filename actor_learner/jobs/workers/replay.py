@@ -9,14 +9,14 @@ from typing import Any
 from absl import logging
 
 from actor_learner import experiment as experiment_lib
-from actor_learner import ray_settings
+from actor_learner import jobs_settings, ray_settings
 from actor_learner.environments import lanes
-from actor_learner.jobs import settings, worker
+from actor_learner.jobs import worker
 from actor_learner.jobs.exchange import replay_connection
 from actor_learner.messaging import protocol
 from actor_learner.replay.server import server
 from actor_learner.replay.streams import recorded_replay
-from actor_learner.runs import model, table_checks
+from actor_learner.runs import league_side, model, table_checks
 from actor_learner.support import disk_space, errors, fault_points, unsaved
 
 KIND = "replay"
@@ -58,9 +58,10 @@ class ReplayJob(worker.Worker):
                 self._experiment,
                 env.time_step_spec(),
                 env.action_spec(),
-                lanes.as_lanes(env).num_lanes,
+                lanes.as_lanes(env).num_lanes * self._experiment.ring_size,
                 run_id=run_id,
                 seed=job.seed,
+                lanes_apart=lanes.are_apart(env),
             )
         finally:
             env.close()
@@ -70,7 +71,7 @@ class ReplayJob(worker.Worker):
         self._table = built.plan.stream.table_name
         ray_settings.Ray()  # For launchers, which do not load gin: here it counts as used.
         self._server = server.ReplayServer(
-            [*tables, *settings.Jobs().tables],
+            [*tables, *jobs_settings.Jobs().tables],
             self._choose_port(),
             checkpoint_dir=None if job.run_dir is None else job.run_dir.replay,
             standalone=True,
@@ -81,7 +82,11 @@ class ReplayJob(worker.Worker):
             built.plan.stream.fill(built.plan.experience, self._server.client())
         job.remember(_PORT, str(self._server.port))
         address = f"{job.host}:{self._server.port}"
-        self._answer = {"address": address, "contract": built.contract(run_id)}
+        self._answer = {
+            "address": address,
+            "contract": built.contract(run_id),
+            "league": league_side.has_league(env),
+        }
         job.wire.handle(replay_connection.CONTRACT, self._tell)
         job.publish_address(address)  # For jobs of the user's own.
         self._saved_at = time.monotonic()

@@ -6,17 +6,16 @@ import contextlib
 import os
 import pathlib
 import struct
-from typing import Any, BinaryIO, NamedTuple
-from urllib import parse
+from typing import Any, NamedTuple
 
 import numpy as np
 from absl import logging
 from tf_agents.trajectories import time_step as ts
 
+from actor_learner.jobs.workers import journal_files
+
 FOLDER = "steps"
-MAX_EARLIER = 8
-"""How many earlier processes of one actor are remembered: more of them than can be started within
-one checkpoint interval of the learner."""
+MAX_EARLIER = journal_files.MAX_EARLIER
 
 _COUNTS = struct.Struct("=qq")  # Steps, episodes.
 
@@ -54,23 +53,12 @@ class StepJournal:
 
     def __init__(self, directory: pathlib.Path | None, incarnation: str) -> None:
         self._steps = self._episodes = 0
-        self._file: BinaryIO | None = None
-        self.earlier: list[EarlierProcess] = []
-        if directory is None:
-            return
-        try:
-            folder = directory / FOLDER
-            folder.mkdir(exist_ok=True)
-            self.earlier = _read_all(folder)
-            path = folder / parse.quote(incarnation, safe="")
-            self._file = open(path, "wb", buffering=0)  # Open for as long as the process acts.
-        except OSError as error:
-            logging.warning(
-                "Steps are not written to %s: what this process has not reported when it is killed "
-                "will not be counted. %s",
-                directory,
-                error,
-            )
+        self._file, files = journal_files.begin(directory, FOLDER, incarnation, "Steps")
+        self.earlier = [
+            EarlierProcess(left.incarnation, *_COUNTS.unpack(left.content))
+            for left in files
+            if _is_sound(left)
+        ]
 
     def __call__(self, transition: tuple[Any, Any, Any]) -> None:
         """Counts one step of all lanes; a step from the last of an episode does not count."""
@@ -93,22 +81,8 @@ class StepJournal:
             os.pwrite(self._file.fileno(), _COUNTS.pack(self._steps, self._episodes), 0)
 
 
-def _read_all(folder: pathlib.Path) -> list[EarlierProcess]:
-    """Reads what earlier processes left, and removes what nobody needs any more."""
-    found = []
-    for path in folder.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # Another process of this actor removes, too.
-            content, written = path.read_bytes(), path.stat().st_mtime_ns
-            if not content.strip(b"\0"):
-                path.unlink()  # It has done nothing.
-            elif len(content) != _COUNTS.size:
-                logging.warning("%s is not a count of steps; it is left out.", path)
-            else:
-                found.append((written, path, _COUNTS.unpack(content)))
-    found.sort()
-    for _, path, _ in found[:-MAX_EARLIER]:
-        path.unlink(missing_ok=True)
-    return [
-        EarlierProcess(parse.unquote(path.name), steps, episodes)
-        for _, path, (steps, episodes) in found[-MAX_EARLIER:]
-    ]
+def _is_sound(left: journal_files.EarlierFile) -> bool:
+    if len(left.content) == _COUNTS.size:
+        return True
+    logging.warning("%s is not a count of steps; it is left out.", left.path)
+    return False

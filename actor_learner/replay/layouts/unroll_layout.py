@@ -37,8 +37,8 @@ class UnrollLayout:
             )
         self.num_lanes = num_lanes
         self.unroll_length = unroll_length
-        step_spec, self._state_spec = codec.split_state(data_spec)
-        self.step = codec.StepCodec(step_spec, num_lanes)
+        self._step_spec, self._state_spec = codec.split_state(data_spec)
+        self.step = codec.StepCodec(self._step_spec, num_lanes)
         self._state_columns = [
             f"{STATE_PREFIX}{number}" for number in range(len(tree.flatten(self._state_spec)))
         ]
@@ -50,6 +50,18 @@ class UnrollLayout:
         for column, spec in zip(self._state_columns, tree.flatten(self._state_spec)):
             signature[column] = tf.TensorSpec([self.num_lanes, *spec.shape], spec.dtype, column)
         return signature
+
+    def unroll_spec(self) -> experience.Unroll:
+        """Specs of one cell's unroll: leaves `[lanes, T + 1, ...]`, its state's `[lanes, ...]`."""
+        outer = [self.num_lanes, self.unroll_length + 1]
+        step = [tf.TensorSpec([*outer, *field.shape], field.dtype) for field in self.step.fields]
+        state = [
+            tf.TensorSpec([self.num_lanes, *spec.shape], spec.dtype)
+            for spec in tree.flatten(self._state_spec)
+        ]
+        return experience.Unroll(
+            tree.unflatten_as(self._step_spec, step), tree.unflatten_as(self._state_spec, state)
+        )
 
     def buffers(self) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
         """Zeroed columns of one cell, and a view into them for each field of a step.

@@ -17,8 +17,9 @@ import tree
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
+from actor_learner import spec_json
 from actor_learner.replay.layouts import codec
-from actor_learner.replay.recording import shards, spec_json
+from actor_learner.replay.recording import shards
 from actor_learner.support import errors, unsaved
 
 DESCRIPTION = "experience.json"

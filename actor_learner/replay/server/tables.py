@@ -9,13 +9,16 @@ min_size.min_size = 1_000
 
 from __future__ import annotations
 
+import re
 import sys
 import weakref
 from typing import Any
 
 import reverb
 
-from actor_learner.support import configurable, errors
+from actor_learner.support import configurable, errors, reverb_calls
+
+_RUN_DIGITS = 8
 
 # Reverb ends the process when a limiter is given to a second table.
 _limiters_in_use: weakref.WeakSet[reverb.rate_limiters.RateLimiter] = weakref.WeakSet()
@@ -209,3 +212,22 @@ def _whole_number(argument: str, value: Any, least: int = 1) -> int:
             f"{argument} is {value!r}; it must be a whole number, {least} or more"
         )
     return int(value)
+
+
+def of_run(name: str, run_id: str) -> str:
+    """Adds the first 8 digits of a run's id: `experience@3f2a91c0`.
+
+    Raises:
+      ValueError: If `run_id` is not a hexadecimal id such as `uuid.uuid4().hex`.
+    """
+    if not re.fullmatch(rf"[0-9a-f]{{{_RUN_DIGITS},}}", run_id):
+        raise ValueError(
+            f"run id {run_id!r} is not made of {_RUN_DIGITS} or more hexadecimal digits: its first "
+            f"{_RUN_DIGITS} must tell runs apart"
+        )
+    return f"{name}{reverb_calls.RUN_MARK}{run_id[:_RUN_DIGITS]}"
+
+
+def carries_run(name: str) -> bool:
+    """Whether a run's id is part of the name."""
+    return reverb_calls.RUN_MARK in name

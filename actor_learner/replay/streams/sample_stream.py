@@ -11,7 +11,7 @@ import reverb
 import tensorflow as tf
 
 from actor_learner import experience as experience_lib
-from actor_learner.replay.server import table_names
+from actor_learner.replay.server import tables
 from actor_learner.support import errors
 
 TABLE = "experience"
@@ -29,11 +29,13 @@ class Experience:
 
     Attributes:
       data_spec: Spec of one step of one lane, the agent's `collect_data_spec`.
-      num_lanes: Lanes of the actor that writes.
+      num_lanes: Lanes of a group of the actor that writes: those that a step has.
       n_step: Steps of the return that each transition holds.
       gamma: Discount factor of the return.
       initial_priorities: `Algorithm.initial_priorities`, for streams that sample by priority.
       burn_in: `Algorithm.burn_in`, for streams of sequences.
+      num_groups: Groups of the actor, each of which writes items of its own, by an observer of its
+        own.
     """
 
     data_spec: Any
@@ -42,6 +44,7 @@ class Experience:
     gamma: float
     initial_priorities: Callable[[experience_lib.Sequence], Any] | None = None
     burn_in: int = 0
+    num_groups: int = 1
 
 
 class PrioritizedRows(NamedTuple):
@@ -99,7 +102,7 @@ class SampleStream(abc.ABC):
         Raises:
           errors.ConfigError: If a table cannot be called so.
         """
-        if not isinstance(table_name, str) or not table_name or table_names.carries_run(table_name):
+        if not isinstance(table_name, str) or not table_name or tables.carries_run(table_name):
             raise errors.ConfigError(
                 f"{type(self).__name__}.table_name is {table_name!r}; it must be a text that is "
                 "not empty, without '@', behind which a run writes its id"
@@ -110,7 +113,7 @@ class SampleStream(abc.ABC):
     @property
     def table_name(self) -> str:
         """Name of the table that holds the experience, the first of `tables()`."""
-        return table_names.of_run(self._name, self._run_id) if self._run_id else self._name
+        return tables.of_run(self._name, self._run_id) if self._run_id else self._name
 
     def for_run(self: Stream, run_id: str) -> Stream:
         """A copy of this stream whose tables all carry the run's id in their names.
@@ -123,7 +126,7 @@ class SampleStream(abc.ABC):
         """
         bound = copy.copy(self)
         bound._bind(run_id)
-        if not table_names.carries_run(bound.table_name):
+        if not tables.carries_run(bound.table_name):
             raise TypeError(
                 f"{type(self).__name__} names its table by itself, so that the name cannot carry "
                 "the run's id: pass it to SampleStream.__init__ instead"
@@ -133,6 +136,24 @@ class SampleStream(abc.ABC):
     def _bind(self, run_id: str) -> None:
         """Sets the run; streams made of others pass it on to copies of them."""
         self._run_id = run_id
+
+    def for_policy(self: Stream, policy: str, turn_ticks: int) -> Stream:
+        """A copy for one of several policies of a world, whose name its table carries.
+
+        Args:
+          policy: Name of the policy.
+          turn_ticks: Batched steps that actors take before the learner is asked: as much must
+            find room in a queue.
+        """
+        del turn_ticks
+        own = copy.copy(self)
+        own._name = f"{policy}-{self._name}"
+        return own
+
+    def with_lanes_apart(self: Stream, num_lanes: int) -> Stream:
+        """This stream, for actors whose lanes write one by one (`Apart`); by default as it is."""
+        del num_lanes
+        return self
 
     def check(self, experience: Experience) -> None:
         """Refuses experience that the stream would lose part of; called when a run is planned.
@@ -181,7 +202,8 @@ class SampleStream(abc.ABC):
         """Batched environment steps that one train step uses up; None if steps are used again.
 
         Streams that hand every item to the learner once (queues) say how many steps of all lanes
-        make a batch, so that collecting and learning can take turns exactly.
+        of a group make a batch, so that collecting and learning can take turns exactly. All groups
+        take as many of them.
         """
         del experience, batch_size
         return None

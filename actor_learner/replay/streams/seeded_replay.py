@@ -10,10 +10,10 @@ import reverb
 import tensorflow as tf
 from absl import logging
 
-from actor_learner.replay.layouts import codec, rows
+from actor_learner.replay.layouts import codec, window_layout
 from actor_learner.replay.reading import datasets, n_step, row_ring
 from actor_learner.replay.streams import sample_stream
-from actor_learner.replay.writing import lane_observer
+from actor_learner.replay.writing import window_observer
 from actor_learner.support import configurable, errors, reverb_calls
 
 Experience = sample_stream.Experience
@@ -58,8 +58,16 @@ class SeededReplay(sample_stream.SampleStream):
         self._max_in_flight_items = max_in_flight_items
         self._ring: row_ring.RowRing | None = None
 
+    def check(self, experience: Experience) -> None:
+        if experience.num_groups > 1:
+            raise errors.ConfigError(
+                f"Experiment.ring_size is {experience.num_groups}, but {type(self).__name__} takes "
+                "rows that follow one another for those of the same lanes: leave the binding out, "
+                "or use @LaneReplay(), which Experiment.deterministic excludes"
+            )
+
     def tables(self, experience: Experience) -> list[reverb.Table]:
-        layout = rows.RowLayout(experience.data_spec, experience.num_lanes)
+        layout = window_layout.RowLayout(experience.data_spec, experience.num_lanes)
         return [
             reverb.Table(
                 name=self.table_name,
@@ -75,8 +83,8 @@ class SeededReplay(sample_stream.SampleStream):
 
     def observer(
         self, experience: Experience, client: reverb.Client, version: Version = None
-    ) -> lane_observer.LaneObserver:
-        return lane_observer.LaneObserver(
+    ) -> window_observer.LaneObserver:
+        return window_observer.LaneObserver(
             client,
             self.table_name,
             experience.data_spec,
@@ -89,7 +97,7 @@ class SeededReplay(sample_stream.SampleStream):
     def dataset(
         self, experience: Experience, server_address: str, batch_size: int, timeout_seconds: float
     ) -> tf.data.Dataset:
-        layout = rows.RowLayout(experience.data_spec, experience.num_lanes)
+        layout = window_layout.RowLayout(experience.data_spec, experience.num_lanes)
         window = experience.n_step + 1
         seed = np.random.randint(2**31) if self._seed is None else self._seed
         self._ring = row_ring.RowRing(self._num_rows(experience), window, seed)
@@ -146,7 +154,7 @@ class SeededReplay(sample_stream.SampleStream):
 def _move_rows(
     client: reverb.Client,
     table_name: str,
-    layout: rows.RowLayout,
+    layout: window_layout.RowLayout,
     ring: row_ring.RowRing,
     timeout_seconds: float,
 ) -> None:

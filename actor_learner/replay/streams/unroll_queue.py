@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import reverb
 import tensorflow as tf
 
@@ -21,7 +23,7 @@ TABLE = "unrolls"
 
 @configurable.register
 class UnrollQueue(sample_stream.SampleStream):
-    """One item per unroll of all lanes of an actor.
+    """One item per unroll of all lanes of a group of an actor.
 
     The learner's data lag behind the newest policy by at most `max_queued_batches + prefetch`
     train steps, plus what each actor has on its way: the unroll it is acting out, and
@@ -37,6 +39,9 @@ class UnrollQueue(sample_stream.SampleStream):
       prefetch: Batches that the learner takes out in advance.
       timeout_seconds: How long an actor waits for room before it gives up.
       table_name: Name of the queue; streams that share a server need different ones.
+      in_process: Where collecting and learning share a process, hand unrolls over within it, and
+        whole unrolls of a `TensorEnvironment` as the tensors they are, instead of through the
+        replay server. The batches are the same. As separate jobs it has no effect.
     """
 
     kind = experience_lib.UNROLLS
@@ -52,6 +57,7 @@ class UnrollQueue(sample_stream.SampleStream):
         prefetch: int = 1,
         timeout_seconds: float = 60.0,
         table_name: str = TABLE,
+        in_process: bool = False,
     ) -> None:
         super().__init__(table_name)
         self._check_counts(
@@ -71,10 +77,26 @@ class UnrollQueue(sample_stream.SampleStream):
         self._max_in_flight_items = int(max_in_flight_items)
         self._prefetch = int(prefetch)
         self._timeout_seconds = timeout_seconds
+        self.in_process = in_process
 
     @property
     def unroll_length(self) -> int:
         return self._unroll_length
+
+    @property
+    def unrolls_per_batch(self) -> int | None:
+        """Unrolls per train step; None is one of each lane."""
+        return self._unrolls_per_batch
+
+    @property
+    def max_queued_batches(self) -> int:
+        """Batches that the queue holds at most."""
+        return self._max_queued_batches
+
+    @property
+    def timeout_seconds(self) -> float:
+        """How long an actor waits for room before it gives up."""
+        return self._timeout_seconds
 
     def cells_per_batch(self, experience: Experience) -> int:
         """Items that make a batch.
@@ -82,20 +104,36 @@ class UnrollQueue(sample_stream.SampleStream):
         Raises:
           errors.ConfigError: If a batch is not a whole number of items.
         """
-        lanes = experience.num_lanes
+        lanes = experience.num_lanes * experience.num_groups
         unrolls = lanes if self._unrolls_per_batch is None else self._unrolls_per_batch
         if unrolls % lanes:
             raise errors.ConfigError(
                 f"UnrollQueue.unrolls_per_batch is {unrolls}, not a multiple of the actor's "
                 f"{lanes} lanes, whose unrolls come together: choose {lanes}, {2 * lanes}, ... or "
-                "another number of lanes (GymnasiumEnvironment.num_envs)"
+                "another number of lanes (GymnasiumEnvironment.num_envs, Experiment.ring_size)"
             )
-        return int(unrolls) // lanes
+        return int(unrolls) // experience.num_lanes
+
+    def for_policy(self, policy: str, turn_ticks: int) -> UnrollQueue:
+        """Has room for what is written in a turn of the other policy's actor."""
+        own = super().for_policy(policy, turn_ticks)
+        own._max_queued_batches += -(-turn_ticks // self._unroll_length)
+        return own
+
+    def with_lanes_apart(self, num_lanes: int) -> UnrollQueue:
+        """Batches stay as large: one unroll of each lane, unless it is said.
+
+        Lanes that finish their unrolls at once may write a little more than a batch.
+        """
+        apart = copy.copy(self)
+        apart._max_queued_batches = max(2, self._max_queued_batches)
+        apart._unrolls_per_batch = self._unrolls_per_batch or num_lanes
+        return apart
 
     def tables(self, experience: Experience) -> list[reverb.Table]:
-        max_size = self._max_queued_batches * self.cells_per_batch(experience)
-        signature = self._layout(experience).signature()
-        return [tables.queue_table(self.table_name, max_size, signature=signature)]
+        signature = self.layout(experience).signature()
+        size = self._max_queued_batches * self.cells_per_batch(experience)
+        return [tables.queue_table(self.table_name, size, signature=signature)]
 
     def observer(
         self, experience: Experience, client: reverb.Client, version: Version = None
@@ -103,7 +141,7 @@ class UnrollQueue(sample_stream.SampleStream):
         return unroll_observer.UnrollObserver(
             client,
             self.table_name,
-            self._layout(experience),
+            self.layout(experience),
             max_in_flight_items=self._max_in_flight_items,
             timeout_seconds=self._timeout_seconds,
             version=version,
@@ -125,7 +163,7 @@ class UnrollQueue(sample_stream.SampleStream):
         return unroll_dataset.unrolls(
             server_address,
             self.table_name,
-            self._layout(experience),
+            self.layout(experience),
             cells_per_batch=self.cells_per_batch(experience),
             prefetch=self._prefetch,
             timeout_seconds=timeout_seconds,
@@ -139,7 +177,8 @@ class UnrollQueue(sample_stream.SampleStream):
         del batch_size
         return self._unroll_length * self.cells_per_batch(experience)
 
-    def _layout(self, experience: Experience) -> unroll_layout.UnrollLayout:
+    def layout(self, experience: Experience) -> unroll_layout.UnrollLayout:
+        """How unrolls stand in items."""
         return unroll_layout.UnrollLayout(
             experience.data_spec, experience.num_lanes, self._unroll_length
         )

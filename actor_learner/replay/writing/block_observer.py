@@ -4,22 +4,51 @@ from __future__ import annotations
 
 import collections
 import time
-from typing import Any, Callable
+from collections.abc import Mapping
+from typing import Any, Callable, NamedTuple
 
 import numpy as np
 import reverb
-import tree
 from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner.replay.layouts import blocks, codec, frame_stacks
 from actor_learner.replay.writing import item_observer
-from actor_learner.support import configurable, reverb_calls
+from actor_learner.support import configurable, nest_access, reverb_calls
 
 _ROOMY = 4
 """A table is roomy while less than so many parts of it are filled."""
 
 _PATIENCE = 60
 """How many times longer rows may wait where the table is not roomy."""
+
+Leaf = Callable[[Any], Any]  # From a step to one of its fields, for all lanes.
+
+
+class _Cell(NamedTuple):
+    """A cell in the writer's memory.
+
+    Attributes:
+      rows: The rows that it has room for.
+      sources: Columns `[rows, lanes, ...]` of the fields, and where in a step their values are.
+      versions: The column of the policy's version.
+    """
+
+    rows: blocks.Rows
+    sources: list[tuple[np.ndarray, Leaf]]
+    versions: np.ndarray
+
+    @classmethod
+    def of(cls, rows: blocks.Rows, layout: blocks.BlockLayout, leaves: Mapping[str, Leaf]) -> _Cell:
+        sources = []
+        for path, leaf in leaves.items():
+            if path in layout.stacks:
+                leaf = _newest_frame(layout.stacks[path], leaf)
+            sources.append((rows.fields[path], leaf))
+        return cls(rows, sources, rows.fields[codec.VERSION])
+
+
+def _newest_frame(stack: frame_stacks.FrameStack, leaf: Leaf) -> Leaf:
+    return lambda step: stack.newest(leaf(step))
 
 
 @configurable.register
@@ -61,8 +90,15 @@ class BlockObserver(item_observer.ItemObserver):
         version: Callable[[], int] | None = None,
     ) -> None:
         # As many as an item refers to, by turns: the last rows are still there when a segment ends.
+        self._leaves = dict(
+            zip(
+                (field.path for field in layout.observed.fields),
+                nest_access.getters(layout.data_spec),
+            )
+        )
         self._cells = [
-            layout.empty_rows(layout.rows_per_item) for _ in range(layout.cells_per_item)
+            _Cell.of(layout.empty_rows(layout.rows_per_item), layout, self._leaves)
+            for _ in range(layout.cells_per_item)
         ]
         self._cell = self._cells[0]
         self._rows_in_cell = 0
@@ -72,7 +108,6 @@ class BlockObserver(item_observer.ItemObserver):
         self._begun: collections.deque[float] = collections.deque()
         self._wrote_any = False
         self._is_roomy, self._looked_at = True, -float("inf")
-        self._paths = [field.path for field in layout.observed.fields]
         self._watches = {
             path: frame_stacks.StackWatch(stack, table_name)
             for path, stack in layout.stacks.items()
@@ -119,26 +154,26 @@ class BlockObserver(item_observer.ItemObserver):
             super().close()
 
     def _add(self, trajectory: trajectory_lib.Trajectory) -> None:
-        leaves = tree.flatten(trajectory)
         if not self._segment_rows and self._layout.cells_before:
-            self._write_history(self._older_frames(leaves))
-        self._fill_row(leaves)
+            self._write_history(self._older_frames(trajectory))
+        self._fill_row(trajectory)
         self._add_row()
         self._writer.make_room()
 
-    def _fill_row(self, leaves: list[Any]) -> None:
+    def _fill_row(self, trajectory: trajectory_lib.Trajectory) -> None:
         """Puts one step of all lanes into the cell."""
-        layout, fields, row = self._layout, self._cell.fields, self._rows_in_cell
-        for path, leaf in zip(self._paths, leaves):
-            stack = layout.stacks.get(path)
-            fields[path][row] = leaf if stack is None else stack.newest(leaf)
-        fields[codec.VERSION][row] = self._version()
-        for path, watch in self._watches.items():
-            fields[layout.padding_path(path)][row] = watch.paddings(
-                leaves[self._paths.index(path)],
-                fields[blocks.STEP_TYPE][row],
-                fields[blocks.NEXT_STEP_TYPE][row],
-            )
+        cell, row = self._cell, self._rows_in_cell
+        for column, leaf in cell.sources:
+            column[row] = leaf(trajectory)
+        cell.versions[row] = self._version()
+        if self._watches:
+            fields = cell.rows.fields
+            for path, watch in self._watches.items():
+                fields[self._layout.padding_path(path)][row] = watch.paddings(
+                    self._leaves[path](trajectory),
+                    fields[blocks.STEP_TYPE][row],
+                    fields[blocks.NEXT_STEP_TYPE][row],
+                )
 
     def _add_row(self) -> None:
         """Counts the row that was put into the cell, and writes the cell once it is full."""
@@ -158,7 +193,7 @@ class BlockObserver(item_observer.ItemObserver):
             self._wrote_any = True
 
     def _append_cell(self) -> None:
-        self._writer.append(self._cell.cell())
+        self._writer.append(self._cell.rows.cell())
         self._cells.append(self._cells.pop(0))
         self._cell = self._cells[0]
         self._rows_in_cell = 0
@@ -189,7 +224,7 @@ class BlockObserver(item_observer.ItemObserver):
         layout, size = self._layout, self._layout.rows_per_item
         count = layout.history_rows + layout.n_step
         # The current cell comes first, the others from the oldest to the latest.
-        ordered = [*self._cells[1:], self._cell]
+        ordered = [cell.rows for cell in (*self._cells[1:], self._cell)]
         end = (len(ordered) - 1) * size + self._rows_in_cell
         tail = layout.empty_rows(count)
         for index, row in enumerate(range(end - count, end)):
@@ -205,7 +240,7 @@ class BlockObserver(item_observer.ItemObserver):
             while self._segment_cells < needed:
                 if not self._rows_in_cell:
                     self._begun.append(time.monotonic())
-                self._cell.fill_up(self._rows_in_cell)
+                self._cell.rows.fill_up(self._rows_in_cell)
                 self._write_cell()
         self._begun.clear()
         self._segment_rows = self._segment_cells = self._rows_in_cell = 0
@@ -214,21 +249,21 @@ class BlockObserver(item_observer.ItemObserver):
         """Continues after the last rows of a segment that has ended, which are written again."""
         self._write_history(tail)
         for row in range(self._layout.n_step):
-            self._cell.put(self._rows_in_cell, tail, self._layout.history_rows + row)
+            self._cell.rows.put(self._rows_in_cell, tail, self._layout.history_rows + row)
             self._add_row()
 
     def _write_history(self, source: blocks.Rows) -> None:
         """Writes the first rows, which only give their frames to the stacks of later ones."""
         for row in range(self._layout.history_rows):
-            self._cell.put(self._rows_in_cell, source, row)
+            self._cell.rows.put(self._rows_in_cell, source, row)
             self._rows_in_cell += 1
             if self._rows_in_cell == self._layout.rows_per_item:
                 self._append_cell()
 
-    def _older_frames(self, leaves: list[Any]) -> blocks.Rows:
+    def _older_frames(self, trajectory: trajectory_lib.Trajectory) -> blocks.Rows:
         """Rows before the first one of a stream, which hold the older frames of its stacks."""
         history = self._layout.empty_rows(self._layout.history_rows)
         for path, stack in self._layout.stacks.items():
-            frames = stack.oldest_first(leaves[self._paths.index(path)])
+            frames = stack.oldest_first(self._leaves[path](trajectory))
             history.fields[path][-(stack.size - 1) :] = np.moveaxis(frames[:, :-1], 1, 0)
         return history

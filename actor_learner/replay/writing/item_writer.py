@@ -12,7 +12,7 @@ from absl import logging
 from reverb import errors as reverb_errors
 from reverb import structured_writer
 
-from actor_learner.replay.server import signatures, state, table_names
+from actor_learner.replay.server import signatures, state, tables
 from actor_learner.support import errors, reverb_calls
 
 # How long to look for a server before deciding that it is gone for good.
@@ -283,7 +283,7 @@ def fetch_table(
     try:
         return reverb_calls.fetch_table(client, table, timeout_seconds)
     except reverb_calls.UnknownTableError as error:
-        if table_names.carries_run(table):
+        if tables.carries_run(table):
             raise _other_run(client, table) from error
         raise
 

@@ -13,7 +13,7 @@ from absl import logging
 
 from actor_learner.replay.layouts import trajectory_layout
 from actor_learner.replay.server import signatures
-from actor_learner.replay.writing import item_writer, lane_writer, step_writer
+from actor_learner.replay.writing import item_writer, lane_writer
 from actor_learner.support import errors
 
 # So many unfinished episodes in one lane are more than actors that take over from one another.
@@ -61,7 +61,7 @@ class LaneStreams:
         self._lanes = [self._open_lane()]
         self._lane = self._lanes[0]  # The one that is being observed.
         self._closed = False
-        self._step_writer = step_writer.StepWriter(
+        self._step_writer = lane_writer.StepWriter(
             lambda: self._lane, lambda trajectory: self._layout or self._begin(trajectory, False)
         )
 
@@ -181,10 +181,10 @@ class LaneStreams:
         self._lane.last_step = trajectory
 
     @property
-    def _writer(self) -> step_writer.StepWriter | None:
+    def _writer(self) -> lane_writer.StepWriter | None:
         return None if self._closed else self._step_writer
 
-    def _get_writer(self) -> step_writer.StepWriter:
+    def _get_writer(self) -> lane_writer.StepWriter:
         self._require_open()
         return self._step_writer
 

@@ -114,8 +114,10 @@ class SequenceObserver(item_observer.ItemObserver):
         starting = self._position == 0
         if starting.any():
             self._remember_starts(state, older, starting)
-        self._position += 1
-        last = step.step_type == _LAST
+        # A row of LAST that ends nothing is that of a slot whose agent is out.
+        is_out = (step.step_type == _LAST) & (self._position + self._num_blocks == 0)
+        self._position += ~is_out
+        last = (step.step_type == _LAST) & ~is_out
         finished = last | (self._position == period)
         if finished.any():
             self._finish_blocks(np.flatnonzero(finished), last)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-import numpy as np
 import reverb
-import tree
 from tf_agents.trajectories import policy_step as policy_step_lib
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
-from actor_learner.replay.layouts import codec, unroll_layout
-from actor_learner.replay.writing import item_observer
+from actor_learner.replay.layouts import unroll_layout
+from actor_learner.replay.writing import item_observer, unroll_rows
 from actor_learner.support import configurable
 
 Transition = tuple[ts.TimeStep, policy_step_lib.PolicyStep, ts.TimeStep]
@@ -60,16 +58,8 @@ class UnrollObserver(item_observer.ItemObserver):
             version=version,
         )
         self._writer = self._open_writer(window=1)
-        self._columns, self._views = layout.buffers()
-        is_bootstrap = [
-            field.path == "step_type" or field.path.split("/")[0] == "observation"
-            for field in layout.step.fields
-        ]
-        self._bootstrap_views = [view for view, of in zip(self._views, is_bootstrap) if of]
-        self._once: dict[str, np.ndarray] = {}  # Columns of the current unroll's first row.
+        self._rows = unroll_rows.UnrollRows(layout)
         self._bootstrap: Any = ()  # (step type, observation) that the last step led to.
-        self._row = 0
-        self._next_step_type: np.ndarray | None = None
         self._items_written = 0
 
     @property
@@ -84,24 +74,12 @@ class UnrollObserver(item_observer.ItemObserver):
           errors.ReplayTimeoutError: If the queue stays full for `timeout_seconds`. The unroll is
             not lost: it is still on its way.
         """
-        time_step, policy_step, next_time_step = transition
-        self._bootstrap = (next_time_step.step_type, next_time_step.observation)
-        super().__call__(
-            trajectory_lib.Trajectory(
-                time_step.step_type,
-                time_step.observation,
-                policy_step.action,
-                policy_step.info,
-                next_time_step.step_type,
-                next_time_step.reward,
-                next_time_step.discount,
-            )
-        )
+        trajectory, self._bootstrap = step_of(transition)
+        super().__call__(trajectory)
 
     def reset(self) -> None:
         """Drops the steps of an unfinished unroll; the next step begins another."""
-        self._row = 0
-        self._next_step_type = None
+        self._rows.reset()
 
     def close(self) -> None:
         """Releases the connection at once; safe to call twice.
@@ -114,31 +92,21 @@ class UnrollObserver(item_observer.ItemObserver):
 
     def _add(self, trajectory: trajectory_lib.Trajectory) -> None:
         """Puts one step of all lanes into the unroll, and writes it once it is complete."""
-        step, state = codec.split_state(trajectory)
-        if self._row and not self._follows(step.step_type):
-            self.reset()
-        if self._row == 0:
-            self._once = self._layout.state_columns(state)
-            self._once[codec.VERSION] = np.int64(self._version())
-        for view, leaf in zip(self._views, tree.flatten(step)):
-            view[:, self._row] = leaf
-        self._row += 1
-        self._next_step_type = step.next_step_type
-        if self._row == self._layout.unroll_length:
-            for view, leaf in zip(self._bootstrap_views, tree.flatten(self._bootstrap)):
-                view[:, self._row] = leaf
-            self._write()
-
-    def _follows(self, step_type: np.ndarray) -> bool:
-        """Whether the step is the one that the last led to; not if somebody reset the lanes."""
-        expected = self._next_step_type
-        return step_type is expected or np.array_equal(step_type, expected)
-
-    def _write(self) -> None:
-        self.reset()
+        columns = self._rows.add(trajectory, self._bootstrap, self._version())
+        if columns is None:
+            return
         # Reverb copies the arrays: the buffers are free again.
-        self._writer.append({**self._columns, **self._once})
-        columns = self._writer.columns
-        self._writer.create_item({name: column[-1] for name, column in columns.items()}, 1.0)
+        self._writer.append(columns)
+        written = self._writer.columns
+        self._writer.create_item({name: column[-1] for name, column in written.items()}, 1.0)
         self._items_written += 1
         self._writer.flush(self._max_in_flight_items)
+
+
+def step_of(transition: Transition) -> tuple[trajectory_lib.Trajectory, Any]:
+    """The step as a `Trajectory`, and the step type and observation that it led to."""
+    next_time_step = transition[2]
+    return trajectory_lib.from_transition(*transition), (
+        next_time_step.step_type,
+        next_time_step.observation,
+    )

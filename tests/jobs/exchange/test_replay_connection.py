@@ -190,7 +190,6 @@ def test_waiting_ends_when_the_job_is_asked_to_end():
 
 def test_a_server_that_is_elsewhere_by_now_is_told_from_one_that_is_only_silent(monkeypatch):
     monkeypatch.setattr(replay_connection, "_ASK_SECONDS", 0.0)
-    monkeypatch.setattr(replay_connection, "_TRY_SECONDS", 0.5)
     space = uuid.uuid4().hex
     replay = Replay(space)
     found = replay_connection.ReplayConnection(asking(space))
@@ -206,8 +205,7 @@ def test_a_server_that_is_elsewhere_by_now_is_told_from_one_that_is_only_silent(
     found.close()
 
 
-def test_a_server_that_answers_again_is_used_again(monkeypatch):
-    monkeypatch.setattr(replay_connection, "_TRY_SECONDS", 0.5)
+def test_a_server_that_answers_again_is_used_again():
     space = uuid.uuid4().hex
     with server.ReplayServer([tables.uniform_table("experience", 10)]) as serving:
         Replay(space, serving.address)

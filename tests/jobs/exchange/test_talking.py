@@ -33,6 +33,7 @@ def report_of(actor, total):
         "actor": actor, "incarnation": f"process-{actor}", "total": total, "last": False,
         "episodes": 1,
         "version_lag_seconds": 0.5, "returns": [1.0, 2], "lengths": [10, 20],
+        "time": {"stepping": 0.75, "waiting": 0.25},
     }  # fmt: skip
 
 
@@ -71,9 +72,12 @@ class Actor:
         self.clock = Clock()
         monkeypatch.setattr(reports, "time", self.clock)
         self.sent = []
+        self.answering = None  # The epoch of the learner that answers, if not that of the news.
         self.stopping = threading.Event()
         self.acting = types.SimpleNamespace(
-            steps_taken=0, statistics=types.SimpleNamespace(episodes=0, returns=[], lengths=[])
+            steps_taken=0,
+            statistics=types.SimpleNamespace(episodes=0, returns=[], lengths=[]),
+            time_shares=lambda: {"stepping": 0.75, "waiting": 0.25},
         )
         self.follower = types.SimpleNamespace(news=make_news(actors=actors), lag_seconds=0.0)
         self.sender = reports.ReportSender(
@@ -99,7 +103,8 @@ class Actor:
         answer.set_result(
             messages.Message(
                 kind,
-                {"epoch": self.follower.news.epoch, "environment_step": 0, "rank": 0,
+                {"epoch": self.answering or self.follower.news.epoch, "environment_step": 0,
+                 "rank": 0,
                  "num_actors": self.follower.news.num_actors},
             )
         )  # fmt: skip
@@ -112,6 +117,16 @@ def test_a_single_actor_reports_every_turn(monkeypatch):
         actor.turn()
         actor.clock.now += 0.01
     assert actor.totals == [64, 128, 192]
+
+
+def test_steps_of_killed_processes_are_counted_before_others_are_taken(monkeypatch):
+    actor = Actor(monkeypatch, actors=1)
+    actor.follower.news = make_news(allowed=100)
+    assert actor.sender.steps_left() == 100 - 70  # The learner may not know of the 70 yet.
+    actor.turn()
+    assert actor.sent[0]["earlier"] == [["before", 70, 2]]
+    actor.sender.check()
+    assert actor.sender.steps_left() == 100  # All are counted; this learner has said so.
 
 
 def test_one_of_many_actors_reports_now_and_then_and_its_last_turn_soon(monkeypatch):
@@ -159,6 +174,22 @@ def test_earlier_processes_are_reported_to_each_learner_once_it_has_answered(mon
             actor.clock.now += 1.0
     known = [["before", 70, 2]]
     assert [body["earlier"] for body in actor.sent] == [known, [], known, []]
+
+
+def test_a_learner_that_answers_before_its_news_have_come_is_told_everything(monkeypatch):
+    actor = Actor(monkeypatch, actors=1)
+    actor.turn()
+    actor.clock.now += 0.01
+    actor.sender.check()
+    actor.answering = 4  # The one of the news, 3, is dead: this one was restored from a checkpoint.
+    actor.turn()
+    actor.clock.now += 0.01
+    actor.sender.check()
+    assert [bool(body["earlier"]) for body in actor.sent] == [True, False, True]
+    actor.follower.news = make_news(epoch=4)
+    actor.clock.now += 0.01
+    actor.sender.check()
+    assert actor.totals == [64, 128, 128], "it has counted everything"
 
 
 def test_the_last_report_does_not_wait(monkeypatch):

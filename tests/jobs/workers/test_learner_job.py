@@ -6,7 +6,7 @@ import pytest
 
 from actor_learner import experiment as experiment_lib
 from actor_learner import run_directory
-from actor_learner.jobs.workers import done_marker, learner, replay
+from actor_learner.jobs.workers import learner, replay, run_files
 from actor_learner.reporting import metric_files
 from tests.jobs import jobs_in_process
 
@@ -31,7 +31,7 @@ def test_a_learner_restarted_after_the_end_gives_actors_time_to_find_it(run, mon
     monkeypatch.setattr(metric_files, "open_metric_files", noting)
     space, started = uuid.uuid4().hex, []
     with jobs_in_process.configured("dqn_cartpole", *BINDINGS):
-        done_marker.DoneMarker(run.path, experiment_lib.Experiment()).note(0, "it was enough")
+        run_files.DoneMarker(run.path, experiment_lib.Experiment()).note(0, "it was enough")
         try:
             for worker, kind in ((replay.ReplayJob(), "replay"), (learner.LearnerJob(), "learner")):
                 started.append(jobs_in_process.configure(worker, kind, space, run_dir=run))

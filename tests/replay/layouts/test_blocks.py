@@ -9,7 +9,7 @@ from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
-from actor_learner.replay.layouts import blocks, rows
+from actor_learner.replay.layouts import blocks, codec
 from actor_learner.support import errors
 
 B = tensor_spec.BoundedTensorSpec
@@ -55,11 +55,11 @@ def test_every_kind_of_field_survives_the_round_trip():
     for row, step in enumerate(steps):
         for path, leaf in zip(paths, tf.nest.flatten(step)):
             packed.fields[path][row] = leaf
-        packed.fields[rows.VERSION][row] = 10**12 + row
+        packed.fields[codec.VERSION][row] = 10**12 + row
     # As a reader gets it: [items, cells, ...], here one item of one cell.
     columns = {name: tf.constant(cell)[None, None] for name, cell in packed.cell().items()}
     fields = layout.read(columns)
-    np.testing.assert_array_equal(fields[rows.VERSION], 10**12 + np.repeat(range(num_rows), lanes))
+    np.testing.assert_array_equal(fields[codec.VERSION], 10**12 + np.repeat(range(num_rows), lanes))
     unpacked = layout.nest(fields)
     tf.nest.assert_same_structure(unpacked, spec)
 

@@ -9,11 +9,11 @@ from tf_agents.specs import array_spec, tensor_spec
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
-from actor_learner.replay.layouts import rows
+from actor_learner import spec_json
+from actor_learner.replay.layouts import codec, window_layout
 from actor_learner.replay.recording import (
     experience_recorder,
     shards,
-    spec_json,
 )
 from actor_learner.support import errors
 from tests.replay import lane_steps
@@ -55,14 +55,14 @@ def test_every_step_comes_back_as_it_was(tmp_path, compress):
     found = shards.find(tmp_path)
     assert [tuple(shard[2:]) for shard in found] == [(0, 5, 2), (5, 5, 2), (10, 2, 2)]
     assert len(shards.contiguous(found)) == 1
-    layout = rows.RowLayout(counted_spec(), 2)
+    layout = window_layout.RowLayout(counted_spec(), 2)
     names = [field.path for field in layout.fields]
-    fields = read_all(tmp_path, [*names, rows.VERSION])
+    fields = read_all(tmp_path, [*names, codec.VERSION])
     for number, row in enumerate(lane_steps.batched(lanes)):
         for field, leaf in zip(layout.fields, tf.nest.flatten(row)):
             np.testing.assert_array_equal(fields[field.path][number], leaf)
             assert fields[field.path].dtype == field.dtype
-    assert fields[rows.VERSION].tolist() == [11] * 12
+    assert fields[codec.VERSION].tolist() == [11] * 12
 
 
 def test_steps_without_lanes_are_those_of_one_lane(tmp_path):

@@ -15,7 +15,7 @@ from actor_learner.acting import actor
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.replay.server import server
 from actor_learner.replay.streams import lane_replay, sample_stream, window_replay
-from actor_learner.replay.writing import block_observer, lane_observer
+from actor_learner.replay.writing import block_observer, window_observer
 from actor_learner.support import errors
 from tests import counting_environment
 from tests.replay.writing import test_block_observer
@@ -324,7 +324,7 @@ def test_a_table_for_other_data_is_refused_before_anything_is_written(make_strea
     with pytest.raises(errors.SpecMismatchError, match="holds other data"):
         block_observer.BlockObserver(client, "experience", layout)
     with pytest.raises(errors.SpecMismatchError, match="holds other data"):
-        lane_observer.LaneObserver(client, "experience", stream.experience.data_spec, 2)
+        window_observer.LaneObserver(client, "experience", stream.experience.data_spec, 2)
     with pytest.raises(errors.ReplayError, match="no table 'elsewhere'; it has 'experience'"):
         block_observer.BlockObserver(client, "elsewhere", layout)
 

@@ -13,7 +13,7 @@ from actor_learner import evaluation_settings, experiment, run_directory, run_se
 from actor_learner.agents import r2d2
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.environments import memory
-from actor_learner.replay.layouts import rows
+from actor_learner.replay.layouts import window_layout
 from actor_learner.replay.recording import experience_recorder, shards
 from actor_learner.replay.server import server, tables
 from actor_learner.replay.streams import (
@@ -100,7 +100,7 @@ def test_sequences_are_those_that_an_actor_would_have_written(recorded):
         offline = contents(stream, flow, replay_server.address)
         size = replay_server.info().tables[stream.table_name].size
     (shard,) = shards.find(experience_recorder.find(recorded))
-    paths = [field.path for field in rows.RowLayout(flow.data_spec, 1).fields]
+    paths = [field.path for field in window_layout.RowLayout(flow.data_spec, 1).fields]
     fields = shards.read(shard, paths)
     assert steps == np.count_nonzero(fields["step_type"] != ts.StepType.LAST)
     online_replay = replay(table=tables.uniform_table)

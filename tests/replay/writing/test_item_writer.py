@@ -10,12 +10,12 @@ import pytest
 import reverb
 import tensorflow as tf
 
-from actor_learner.replay.server import server, table_names, tables
+from actor_learner.replay.server import server, tables
 from actor_learner.replay.writing import item_writer
 from actor_learner.support import errors, reverb_calls
 
 RUN, OTHER_RUN = "3f2a91c0" * 4, "77aa0011" * 4
-TABLE = table_names.of_run("experience", RUN)
+TABLE = tables.of_run("experience", RUN)
 SIGNATURE = {"x": tf.TensorSpec([2, 3], tf.float32, "x")}
 
 
@@ -115,9 +115,7 @@ def test_the_server_of_another_run_on_the_same_port_is_recognized(pattern):
     write(writer, pattern, 2)
     writer.flush()
     ours.stop()
-    with server.ReplayServer(
-        [queue(table_names.of_run("experience", OTHER_RUN))], ours.port
-    ) as other:
+    with server.ReplayServer([queue(tables.of_run("experience", OTHER_RUN))], ours.port) as other:
         with pytest.raises(errors.OtherRunError) as error:
             write(writer, pattern, 2)
             writer.flush()
@@ -144,7 +142,7 @@ def test_a_table_is_checked_before_anything_is_written():
             item_writer.check_table(client, "unsigned", SIGNATURE, 10.0)
         with pytest.raises(reverb_calls.UnknownTableError, match="no table 'absent'; it has"):
             item_writer.check_table(client, "absent", SIGNATURE, 10.0)
-        absent = table_names.of_run("experience", OTHER_RUN)
+        absent = tables.of_run("experience", OTHER_RUN)
         with pytest.raises(errors.OtherRunError, match=f"no table '{absent}' of this run"):
             item_writer.check_table(client, absent, SIGNATURE, 10.0)
 
@@ -210,8 +208,8 @@ def test_a_writer_that_is_dropped_with_items_under_way_does_not_hang_the_process
 
 
 def test_run_ids_must_tell_runs_apart():
-    assert TABLE == "experience@3f2a91c0" and table_names.carries_run(TABLE)
-    assert not table_names.carries_run("experience")
+    assert TABLE == "experience@3f2a91c0" and tables.carries_run(TABLE)
+    assert not tables.carries_run("experience")
     for bad in ("", "3f2a", "run-of-today", "2026-11-18"):
         with pytest.raises(ValueError, match="hexadecimal"):
-            table_names.of_run("experience", bad)
+            tables.of_run("experience", bad)
