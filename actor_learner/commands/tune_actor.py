@@ -6,8 +6,9 @@ import argparse
 import inspect
 import os
 import tempfile
+import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Callable
 
 from actor_learner import config, import_path
 from actor_learner.reporting import process_output
@@ -72,7 +73,15 @@ def _command(arguments: argparse.Namespace) -> int:
     return OK
 
 
-def run(experiment: Any, wanted: Sequence[int], seconds: float, directory: str, say: Any) -> Any:
+def run(
+    experiment: Any,
+    wanted: Sequence[int],
+    seconds: float,
+    directory: str,
+    say: Any,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Any:
     """Measures, shows a table, and recommends; returns the `actor_advice.Advice`.
 
     Args:
@@ -81,6 +90,7 @@ def run(experiment: Any, wanted: Sequence[int], seconds: float, directory: str, 
       seconds: To act with each.
       directory: For experience that the experiment records.
       say: Takes a line for the user.
+      clock: Returns seconds.
     """
     from actor_learner.runs import actor_advice, actor_tuning
 
@@ -93,7 +103,11 @@ def run(experiment: Any, wanted: Sequence[int], seconds: float, directory: str, 
     inference = ""
     for lanes in wanted if takes else (None,):
         found, inference = actor_tuning.measure(
-            experiment, lanes, seconds=seconds, recording_dir=os.path.join(directory, "experience")
+            experiment,
+            lanes,
+            seconds=seconds,
+            recording_dir=os.path.join(directory, "experience"),
+            clock=clock,
         )
         times = (found.stepping, found.inferring, found.writing)
         shown = " ".join(f"{_microseconds(each):>10}" for each in times)
