@@ -1,6 +1,7 @@
 """Jobs on a real Ray cluster of several nodes, all on the loopback address."""
 
 import pathlib
+import re
 import subprocess
 import sys
 import types
@@ -28,7 +29,7 @@ def cluster():
 @pytest.mark.timeout(900)
 def test_jobs_survive_their_node_and_the_run_completes(cluster, tmp_path):
     run = tmp_path / "run"
-    doomed = add_node(cluster, 2)
+    nodes = [add_node(cluster, 2)]
     launcher = launch(
         cluster, run, "actor-0 --grandchildren=1 --expect=/only/at/home/toys.gin", "learner-0"
     )
@@ -37,8 +38,8 @@ def test_jobs_survive_their_node_and_the_run_completes(cluster, tmp_path):
         both = ["actor-0", "learner-0"]
         before = watching.wait_for(states.RUNNING, both, timeout=DEADLINE)
         (orphan,) = processes.lines_of(run / "actor-0.grandchildren", 1)
-        add_node(cluster, 2)
-        cluster.remove_node(doomed, allow_graceful=False)
+        nodes.append(add_node(cluster, 2))
+        cluster.remove_node(nodes.pop(0), allow_graceful=False)
         for job in both:
             processes.lines_of(run / f"{job}.pids", 2)
         after = watching.wait_for(states.RUNNING, both, timeout=DEADLINE)
@@ -50,13 +51,19 @@ def test_jobs_survive_their_node_and_the_run_completes(cluster, tmp_path):
     finally:
         launcher.kill()
         launcher.wait(DEADLINE)
+        for node in nodes:
+            cluster.remove_node(node, allow_graceful=False)
     assert launcher.returncode == 0, said
     assert (run / "order").read_text().split()[-2:] == ["learner-0", "actor-0"]
     assert "training is complete" in said
     # What the jobs printed on their nodes has come here, from both of their lives.
     log = (run / "jobs" / "actor-0" / "log").read_text()
-    assert log.count("--- start of actor-0") == log.count("--- restart 1 of actor-0") == 1
-    assert "--- Ray has lost actor-0" in log and "actor-0: completed" in log
+    lives = re.findall(r"--- (start|restart \d+) of actor-0", log)
+    assert lives[0] == "start" and len(lives) >= 2, lives
+    # All nodes have one address, so that Ray may have put the supervisor on the one that is lost.
+    lost = "the supervisor was lost" in (run / "jobs" / "up-0" / "log").read_text()
+    assert lost or "--- Ray has lost actor-0" in log
+    assert "actor-0: completed" in log
     processes.wait_until(lambda: processes.with_word(str(run)) == [], "all jobs have ended")
 
 
