@@ -17,7 +17,7 @@ from actor_learner import experience as experience_lib
 from actor_learner import plan as plan_lib
 from actor_learner.acting import ring as ring_lib
 from actor_learner.agents import algorithm as algorithm_lib
-from actor_learner.agents import network_variables
+from actor_learner.agents.networks import network_variables
 from actor_learner.environments import factories
 from actor_learner.replay.streams import (
     apart,

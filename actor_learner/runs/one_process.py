@@ -21,20 +21,17 @@ from actor_learner.replay.server import server
 from actor_learner.replay.streams import local_unrolls, recorded_replay
 from actor_learner.runs import (
     acting_side,
-    device_actors,
-    device_threads,
     further_policy,
-    league_side,
     learning_side,
     local,
     pacing,
-    run_evaluation,
     table_checks,
-    threads,
-    turns,
 )
 from actor_learner.runs import epoch as epoch_lib
 from actor_learner.runs import warm_start as warm_start_lib
+from actor_learner.runs.evaluation import run_evaluation
+from actor_learner.runs.league import league_side
+from actor_learner.runs.runners import device_actors, device_threads, threads, turns
 from actor_learner.support import (
     errors,
     leaking_python,

@@ -35,18 +35,11 @@ from actor_learner.parameters import store
 from actor_learner.replay.reading import version_limit
 from actor_learner.replay.server import state
 from actor_learner.reporting import curve, jsonl, metric_files
-from actor_learner.runs import (
-    best_policy,
-    evaluations,
-    final_evaluation,
-    league_keeper,
-    learning_side,
-    model,
-    reported_statistics,
-    stored_versions,
-    warm_start,
-)
 from actor_learner.runs import epoch as epoch_lib
+from actor_learner.runs import learning_side, model, stored_versions, warm_start
+from actor_learner.runs.evaluation import best_policy, evaluations, final_evaluation
+from actor_learner.runs.league import league_keeper
+from actor_learner.runs.progress import reported_statistics
 from actor_learner.support import errors, fault_points, formatting, unsaved
 
 KIND = "learner"
