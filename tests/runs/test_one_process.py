@@ -266,7 +266,7 @@ def test_a_learner_without_samples_gives_up_and_says_why(tmp_path):
     )
     run = run_directory.RunDirectory(tmp_path / "run")
     with one_process.OneProcess(experiment_, run, seed=1) as training:
-        client, table = training._client, training._plan.stream.table_name
+        client, table = training._replay.client, training._plan.stream.table_name
         training._learning.trainer.learner.add_trigger(lambda _: client.reset(table))
         with pytest.raises(
             errors.ReplayTimeoutError,
