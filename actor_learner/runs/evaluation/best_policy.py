@@ -15,7 +15,7 @@ from typing import Any, Callable
 import numpy as np
 
 from actor_learner import experiment as experiment_lib
-from actor_learner.learning import evaluation
+from actor_learner.learning import best_policy_trigger, evaluation
 from actor_learner.parameters import packing as packing_lib
 from actor_learner.parameters import store as store_lib
 from actor_learner.parameters import variables as variables_lib
@@ -64,11 +64,11 @@ class BestPolicyKeeper:
         self._target_return = target_return
         self._model: model_lib.Model | None = None
         self._packing: packing_lib.Packing | None = None
-        self._trigger: evaluation.BestPolicyTrigger | None = None
+        self._trigger: best_policy_trigger.BestPolicyTrigger | None = None
         # Score of a candidate that waits for room on the disk to be stored.
         self._waiting_score: dict[str, Any] | None = None
-        evaluation.refuse_foreign_files(self._directory)
-        self._first = evaluation.read_best_score(self._directory)
+        best_policy_trigger.refuse_foreign_files(self._directory)
+        self._first = best_policy_trigger.read_best_score(self._directory)
 
     @property
     def best(self) -> dict[str, Any] | None:
@@ -119,7 +119,7 @@ class BestPolicyKeeper:
             return
         model = self._make_model()
         self._packing = packing_lib.Packing(model.published_variables())
-        self._trigger = evaluation.BestPolicyTrigger(
+        self._trigger = best_policy_trigger.BestPolicyTrigger(
             experiment_lib.greedy(model.agent.policy),
             self._directory,
             train_step=model.train_step,

@@ -11,7 +11,7 @@ from actor_learner import experiment as experiment_lib
 from actor_learner import plan as plan_lib
 from actor_learner import run_directory
 from actor_learner.agents import algorithm as algorithm_lib
-from actor_learner.learning import evaluation
+from actor_learner.learning import best_policy_trigger, evaluation
 from actor_learner.learning import triggers as triggers_lib
 from actor_learner.runs import learning_side
 from actor_learner.runs.evaluation import rating
@@ -65,7 +65,7 @@ class RunEvaluation:
         self.rating = rating.Rating(
             experiment,
             policy,
-            evaluation.BestPolicyTrigger(
+            best_policy_trigger.BestPolicyTrigger(
                 policy,
                 str(run.best),
                 train_step=train_step,

@@ -6,8 +6,8 @@ import pathlib
 from typing import Any, TextIO
 
 from actor_learner import run_directory
-from actor_learner.reporting import console, curve, jsonl, logger, metric_files, progress, summary
-from actor_learner.support import disk_space, unsaved
+from actor_learner.reporting import console, curve, logger, metric_files, progress, summary
+from actor_learner.support import unsaved
 
 
 class Report:
@@ -77,19 +77,7 @@ class Report:
         self._view = self._loggers = None
         view.close()
         loggers.close()
-        unsaved.ledger().attempt(
-            self._run_dir.curve.name, self._draw_curve, where=self._run_dir.curve
-        )
-
-    def _draw_curve(self) -> None:
-        if not self._run_dir.metrics_jsonl.exists():
-            raise disk_space.full(self._run_dir.metrics_jsonl)
-        curve.draw_curve(
-            jsonl.read_rows(self._run_dir.metrics_jsonl),
-            self._run_dir.curve,
-            self._run_dir.path.name,
-            self._training.experiment.evaluation.target_return,
-        )
+        curve.draw_run(self._run_dir, self._training.experiment.evaluation.target_return)
 
     def closing_lines(self, status: str, reason: str | None) -> list[str]:
         """Returns the lines to print at the end."""

@@ -11,7 +11,7 @@ from tf_agents.trajectories import time_step as ts
 
 from actor_learner import experiment as experiment_lib
 from actor_learner.agents import dqn
-from actor_learner.learning import evaluation
+from actor_learner.learning import best_policy_trigger, evaluation
 from actor_learner.parameters import packing
 from actor_learner.parameters import store as store_lib
 from actor_learner.runs import model
@@ -311,7 +311,7 @@ def test_a_candidate_that_could_not_be_kept_is_taken_when_it_comes_again(
     sent, rows = candidate(4, 10.0), []
     made = make(keeper, rows)
     with monkeypatch.context() as patch:
-        patch.setattr(evaluation, "put_in_place", lambda *_: 1 / 0)
+        patch.setattr(best_policy_trigger, "put_in_place", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             made.take(*sent)
     assert rows == []

@@ -11,7 +11,7 @@ from absl import logging
 
 from actor_learner import cli, config, evaluation_settings, frozen_config, run_directory
 from actor_learner import experiment as experiment_lib
-from actor_learner.learning import evaluation
+from actor_learner.learning import best_policy_trigger
 from actor_learner.runs import one_process
 from actor_learner.runs.evaluation import rating
 from actor_learner.support import errors
@@ -59,7 +59,7 @@ def make_rating(tmp_path):
             rating.Rating(
                 experiment,
                 agent.policy,
-                evaluation.BestPolicyTrigger(
+                best_policy_trigger.BestPolicyTrigger(
                     experiment_lib.greedy(agent.policy),
                     str(tmp_path / directory),
                     train_step=steps[0],
