@@ -59,7 +59,7 @@ _NAMES = {
     "Controller": "actor_learner.jobs.controller",
     "OneProcess": "actor_learner.runs.one_process",
     "Worker": "actor_learner.jobs.worker",
-    "BestPolicyTrigger": "actor_learner.learning.evaluation",
+    "BestPolicyTrigger": "actor_learner.learning.best_policy_trigger",
     "EvaluationResult": "actor_learner.learning.evaluation",
     "EvaluationTrigger": "actor_learner.learning.evaluation",
     "IntervalTrigger": "actor_learner.learning.interval_trigger",

@@ -37,7 +37,7 @@ from actor_learner.experiment import Experiment as Experiment
 from actor_learner.jobs.controller import Controller as Controller
 from actor_learner.jobs.worker import Worker as Worker
 from actor_learner.learning import triggers as triggers
-from actor_learner.learning.evaluation import BestPolicyTrigger as BestPolicyTrigger
+from actor_learner.learning.best_policy_trigger import BestPolicyTrigger as BestPolicyTrigger
 from actor_learner.learning.evaluation import EvaluationResult as EvaluationResult
 from actor_learner.learning.evaluation import EvaluationTrigger as EvaluationTrigger
 from actor_learner.learning.interval_trigger import IntervalTrigger as IntervalTrigger

@@ -36,7 +36,14 @@ from actor_learner.environments.tensor import (
 from actor_learner.environments.tensor import environment as tensor_environment
 from actor_learner.inference import policy_service, remote
 from actor_learner.league import settings as league_settings
-from actor_learner.learning import evaluation, kuhn_exploitability, learner, ppo_learner, triggers
+from actor_learner.learning import (
+    best_policy_trigger,
+    evaluation,
+    kuhn_exploitability,
+    learner,
+    ppo_learner,
+    triggers,
+)
 from actor_learner.parameters import reverb_variable_container
 from actor_learner.replay import observers, reverb_replay_buffer
 from actor_learner.replay.server import server, tables
@@ -61,6 +68,7 @@ ROOMS = (
     agent_spec,
     agent_world,
     bc,
+    best_policy_trigger,
     bricks,
     c51,
     cartpole,

@@ -12,29 +12,21 @@ from tf_agents.environments import py_environment
 from tf_agents.policies import greedy_policy, tf_policy
 from tf_agents.specs import tensor_spec
 
-from actor_learner import agent_spec, evaluation_settings, experiment_checks, run_settings
+from actor_learner import (
+    agent_spec,
+    evaluation_settings,
+    experiment_checks,
+    run_settings,
+    stream_choice,
+)
 from actor_learner import experience as experience_lib
 from actor_learner import plan as plan_lib
 from actor_learner.acting import ring as ring_lib
 from actor_learner.agents import algorithm as algorithm_lib
-from actor_learner.agents import network_variables
+from actor_learner.agents.networks import network_variables
 from actor_learner.environments import factories
-from actor_learner.replay.streams import (
-    apart,
-    lane_replay,
-    sample_stream,
-    seeded_replay,
-    sequence_replay,
-    unroll_queue,
-)
+from actor_learner.replay.streams import apart, sample_stream
 from actor_learner.support import configurable, errors
-
-STREAMS: dict[str, Callable[[], sample_stream.SampleStream]] = {
-    experience_lib.TRANSITIONS: lane_replay.LaneReplay,
-    experience_lib.UNROLLS: unroll_queue.UnrollQueue,
-    experience_lib.SEQUENCES: sequence_replay.SequenceReplay,
-}
-"""The stream that each kind of experience flows through unless another one is bound."""
 
 PUBLISH_SECONDS, PUBLISH_SECONDS_QUEUED = 0.5, 0.125
 
@@ -308,7 +300,12 @@ class Experiment:
         Raises:
           errors.ConfigError: If the settings do not fit the algorithm.
         """
-        stream = chosen = self._stream(algorithm)
+        stream = chosen = stream_choice.choose(
+            algorithm,
+            self._replay,
+            deterministic=self.deterministic,
+            save_replay=self.checkpoints.save_replay,
+        )
         if policy is not None:
             stream = chosen.for_policy(policy, turn_ticks)
         if lanes_apart:
@@ -354,7 +351,12 @@ class Experiment:
                 "Experiment.learn_from"
             )
         else:
-            self._refuse_what_unrolls_ignore(chosen, algorithm.name)
+            stream_choice.refuse_what_unrolls_ignore(
+                chosen,
+                algorithm.name,
+                collect_steps=self._collect_steps,
+                batch_size=None if self._batch_size == BATCH_SIZE else self._batch_size,
+            )
             updates_per_step = 1.0 / (group_steps * experience.num_lanes)
         learn_from = random_steps if self._learn_from is None else self._learn_from
         learn_from = max(learn_from, stream.first_steps(experience))
@@ -386,54 +388,10 @@ class Experiment:
             )
         return self.ring_size
 
-    def _refuse_what_unrolls_ignore(self, stream: sample_stream.SampleStream, agent: str) -> None:
-        if self._collect_steps is not None:
-            raise errors.ConfigError(
-                f"Experiment.collect_steps is {self._collect_steps}, but {agent} learns from each "
-                "step once, and collects what one train step uses: leave the binding out. "
-                "UnrollQueue.unroll_length and UnrollQueue.unrolls_per_batch say how much that is"
-            )
-        if self._batch_size != BATCH_SIZE and isinstance(stream, unroll_queue.UnrollQueue):
-            raise errors.ConfigError(
-                f"Experiment.batch_size is {self._batch_size}, but {agent} learns from unrolls, "
-                "whose number per train step is UnrollQueue.unrolls_per_batch: set that, and leave "
-                "batch_size out"
-            )
-
     def _publish_seconds_for(self, group_steps: int | None) -> float:
         if self.staleness.publish_seconds is not None:
             return self.staleness.publish_seconds
         return PUBLISH_SECONDS if group_steps is None else PUBLISH_SECONDS_QUEUED
-
-    def _stream(self, algorithm: algorithm_lib.Algorithm) -> sample_stream.SampleStream:
-        stream = self._replay
-        if stream is None:
-            seeded = self.deterministic and algorithm.kind == experience_lib.TRANSITIONS
-            stream = seeded_replay.SeededReplay() if seeded else STREAMS[algorithm.kind]()
-        agent = algorithm.name
-        if stream.kind != algorithm.kind:
-            raise errors.ConfigError(
-                f"Experiment.replay is a {type(stream).__name__}, which makes {stream.kind}, but "
-                f"{agent} learns from {algorithm.kind}: leave the binding out, or use "
-                f"@{STREAMS[algorithm.kind].__name__}()"
-            )
-        if stream.weighted and algorithm.priorities is None:
-            raise errors.ConfigError(
-                f"Experiment.replay is a {type(stream).__name__}, which samples by priority, but "
-                f"{agent} gives no priorities (Algorithm.priorities)"
-            )
-        if self.checkpoints.save_replay and isinstance(stream, seeded_replay.SeededReplay):
-            raise errors.ConfigError(
-                "Checkpoints.save_replay has no effect on SeededReplay, whose contents are in the "
-                "learner: leave it out, or use @LaneReplay()"
-            )
-        if self.deterministic and not stream.repeatable:
-            raise errors.ConfigError(
-                f"Experiment.deterministic is set, but {type(stream).__name__} lets the Reverb "
-                "server draw the samples, which cannot be seeded: leave Experiment.replay out, or "
-                "use @SeededReplay()"
-            )
-        return stream
 
 
 def greedy(policy: tf_policy.TFPolicy) -> tf_policy.TFPolicy:

@@ -53,6 +53,12 @@ class Plan:
         """Groups that an actor rotates through."""
         return self.experience.num_groups
 
+    def describe_lanes(self) -> str:
+        """Says how many lanes an actor has, and in how many groups."""
+        if self.num_groups == 1:
+            return f"{self.num_lanes} lanes"
+        return f"{self.num_lanes} lanes in {self.num_groups} groups of {self.lanes_per_group}"
+
     @property
     def steps_per_turn(self) -> int:
         """Environment steps of one turn of the actor, boundary steps included.

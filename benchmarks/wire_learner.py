@@ -41,7 +41,7 @@ class WireLearner:
 
         from actor_learner.jobs.exchange import inbox, publisher
         from actor_learner.messaging import server
-        from actor_learner.runs import reported_statistics
+        from actor_learner.runs.progress import reported_statistics
 
         self._wire = server.Server({})
         self.address = self._wire.address

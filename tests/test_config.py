@@ -469,7 +469,7 @@ def test_a_typo_fails_without_importing_tensorflow(directory):
         env={**os.environ, "PYTHONPATH": ROOT},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
     )
     assert done.stderr == ""
     assert done.stdout.splitlines() == [

@@ -100,7 +100,7 @@ try:
 except errors.ConfigError:
     sys.exit("tensorflow" in sys.modules)
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=100)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=200)
 
 
 def test_atari_is_rated_by_the_scores_that_the_game_gives(load):

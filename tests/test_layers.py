@@ -43,7 +43,7 @@ ROOMS = (
         "league",
     ),
     ("acting", "learning"),
-    ("plan", "experiment_checks"),
+    ("plan", "experiment_checks", "stream_choice"),
     ("experiment",),
     ("runs",),
     ("jobs",),

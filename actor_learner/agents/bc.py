@@ -12,12 +12,12 @@ from tf_agents.trajectories import trajectory as trajectory_lib
 from actor_learner import action_mask
 from actor_learner.agents import (
     algorithm,
-    networks,
     normalization,
     normalized_agent,
     optimizers,
     scaled_agent,
 )
+from actor_learner.agents.networks import default_networks
 from actor_learner.support import configurable, errors
 
 
@@ -77,21 +77,23 @@ def bc(
     action_spec = world.action_spec
     discrete = all(leaf.dtype.is_integer for leaf in tf.nest.flatten(world.action_spec))
     if discrete:
-        networks.single_discrete_action(world.action_spec)
+        default_networks.single_discrete_action(world.action_spec)
         mask = action_mask.find(world.observation_spec, world.action_spec)
         observation_spec = world.observation_spec if mask is None else mask.rest_spec
-        network = networks.q_net(observation_spec, world.action_spec, fc_layer_params)
+        network = default_networks.q_net(observation_spec, world.action_spec, fc_layer_params)
         if mask is not None:
             if epsilon:
                 raise errors.ConfigError(
                     f"bc.epsilon is {epsilon}, but observations carry an action_mask: random "
                     "actions could be illegal. Leave epsilon out"
                 )
-            network = networks.MaskedNetwork(world.observation_spec, mask, network, name="Clone")
+            network = default_networks.MaskedNetwork(
+                world.observation_spec, mask, network, name="Clone"
+            )
     else:
-        networks.single_action(world.action_spec)
+        default_networks.single_action(world.action_spec)
         world = scaled_agent.normalized_world(world)
-        network = networks.DeterministicActor(
+        network = default_networks.DeterministicActor(
             world.observation_spec, world.action_spec, fc_layer_params, name="Clone"
         )
     options: dict[str, Any] = {"epsilon_greedy": epsilon} if discrete else {}

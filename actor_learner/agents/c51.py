@@ -13,15 +13,9 @@ from tf_agents.trajectories import trajectory as trajectory_lib
 from tf_agents.utils import common
 
 from actor_learner import action_mask, batch_notes
-from actor_learner.agents import (
-    algorithm,
-    networks,
-    normalization,
-    normalized_agent,
-    optimizers,
-    schedules,
-    td_errors,
-)
+from actor_learner.agents import algorithm, normalization, normalized_agent, optimizers, schedules
+from actor_learner.agents.losses import td_errors
+from actor_learner.agents.networks import default_networks
 from actor_learner.support import configurable, errors
 
 
@@ -132,7 +126,7 @@ def c51(
       normalize_rewards: Scale rewards so that returns are about 1, by running statistics.
       reward_limit: Largest normalised reward.
     """
-    networks.single_discrete_action(world.action_spec)
+    default_networks.single_discrete_action(world.action_spec)
     if not min_q_value < max_q_value:
         raise errors.ConfigError(
             f"c51.min_q_value ({min_q_value}) must be below max_q_value ({max_q_value})"
@@ -145,7 +139,7 @@ def c51(
     agent = WeightedC51(
         world.time_step_spec,
         world.action_spec,
-        categorical_q_network=networks.categorical_q_net(
+        categorical_q_network=default_networks.categorical_q_net(
             observation_spec, world.action_spec, fc_layer_params, num_atoms
         ),
         observation_and_action_constraint_splitter=None if mask is None else mask.splitter,

@@ -12,13 +12,13 @@ from tf_agents.utils import common
 
 from actor_learner.agents import (
     algorithm,
-    networks,
     normalization,
     normalized_agent,
     optimizers,
     scaled_agent,
-    td_errors,
 )
+from actor_learner.agents.losses import td_errors
+from actor_learner.agents.networks import default_networks
 from actor_learner.support import configurable, counters, errors, replicas
 
 # Cloned actions are kept this far away from -1 and 1, where a squashed distribution has no density.
@@ -161,7 +161,7 @@ def cql_sac(
       normalize_rewards: Scale rewards so that returns are about 1, by running statistics.
       reward_limit: Largest normalised reward.
     """
-    leaf, action_spec = networks.single_action(world.action_spec), world.action_spec
+    leaf, action_spec = default_networks.single_action(world.action_spec), world.action_spec
     world = scaled_agent.normalized_world(world)
     for name, value in (("initial_alpha", initial_alpha), ("cql_alpha", cql_alpha)):
         if value <= 0:
@@ -173,10 +173,10 @@ def cql_sac(
     agent = ConservativeSac(
         world.time_step_spec,
         world.action_spec,
-        critic_network=networks.Critic(
+        critic_network=default_networks.Critic(
             (world.observation_spec, world.action_spec), critic_fc_layer_params
         ),
-        actor_network=networks.tanh_normal_actor_net(
+        actor_network=default_networks.tanh_normal_actor_net(
             world.observation_spec, world.action_spec, actor_fc_layer_params
         ),
         actor_optimizer=optimizers.Adam(

@@ -11,13 +11,13 @@ from tf_agents.trajectories import time_step as ts
 from actor_learner.agents import (
     algorithm,
     exploration,
-    networks,
     normalization,
     normalized_agent,
     optimizers,
     scaled_agent,
-    td_errors,
 )
+from actor_learner.agents.losses import td_errors
+from actor_learner.agents.networks import default_networks
 from actor_learner.support import configurable, replicas
 
 
@@ -93,15 +93,15 @@ def ddpg(
       normalize_rewards: Scale rewards so that returns are about 1, by running statistics.
       reward_limit: Largest normalised reward.
     """
-    networks.single_action(world.action_spec)
+    default_networks.single_action(world.action_spec)
     action_spec, world = world.action_spec, scaled_agent.normalized_world(world)
     agent = DdpgWithLaneNoise(
         world.time_step_spec,
         world.action_spec,
-        actor_network=networks.DeterministicActor(
+        actor_network=default_networks.DeterministicActor(
             world.observation_spec, world.action_spec, actor_fc_layer_params
         ),
-        critic_network=networks.Critic(
+        critic_network=default_networks.Critic(
             (world.observation_spec, world.action_spec), critic_fc_layer_params
         ),
         actor_optimizer=optimizers.Adam(

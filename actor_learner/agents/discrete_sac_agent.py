@@ -14,7 +14,7 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner import action_mask, batch_notes
-from actor_learner.agents import network_variables, networks
+from actor_learner.agents.networks import default_networks, network_variables
 from actor_learner.support import replicas, write_order
 
 
@@ -54,7 +54,7 @@ class CategoricalPolicy(tf_policy.TFPolicy):
         super().__init__(time_step_spec, action_spec, clip=False)
         self._logits = logits
         self._actor = actor
-        self._leaf = networks.single_discrete_action(action_spec)
+        self._leaf = default_networks.single_discrete_action(action_spec)
 
     def _variables(self) -> Any:
         return self._actor.variables
@@ -134,7 +134,7 @@ class DiscreteSacAgent(tf_agent.TFAgent):
         self._reward_scale = reward_scale
         self._tau = target_update_tau
         self._period = target_update_period
-        self._leaf = networks.single_discrete_action(action_spec)
+        self._leaf = default_networks.single_discrete_action(action_spec)
         policy = CategoricalPolicy(time_step_spec, action_spec, self._masked_logits, actor)
         super().__init__(
             time_step_spec,
@@ -244,7 +244,7 @@ class DiscreteSacAgent(tf_agent.TFAgent):
     def _masked_logits(self, observation: Any) -> tf.Tensor:
         observed, legal = self._split(observation)
         logits, _ = self._actor(observed)
-        return logits if legal is None else tf.where(legal, logits, networks.ILLEGAL)
+        return logits if legal is None else tf.where(legal, logits, default_networks.ILLEGAL)
 
     def _split(self, observation: Any) -> tuple[Any, tf.Tensor | None]:
         return (observation, None) if self._mask is None else self._mask.split(observation)

@@ -8,13 +8,13 @@ from actor_learner import action_mask
 from actor_learner.agents import (
     algorithm,
     dqn_agent,
-    networks,
     normalization,
     normalized_agent,
     optimizers,
     schedules,
-    td_errors,
 )
+from actor_learner.agents.losses import td_errors
+from actor_learner.agents.networks import default_networks
 from actor_learner.support import configurable
 
 
@@ -62,7 +62,7 @@ def dqn(
       normalize_rewards: Scale rewards so that returns are about 1, by running statistics.
       reward_limit: Largest normalised reward.
     """
-    networks.single_discrete_action(world.action_spec)
+    default_networks.single_discrete_action(world.action_spec)
     epsilon = schedules.linear(
         world.environment_step, epsilon_start, epsilon_end, epsilon_decay_steps
     )
@@ -72,7 +72,7 @@ def dqn(
     agent = agent_class(
         world.time_step_spec,
         world.action_spec,
-        q_network=networks.q_net(observation_spec, world.action_spec, fc_layer_params),
+        q_network=default_networks.q_net(observation_spec, world.action_spec, fc_layer_params),
         observation_and_action_constraint_splitter=None if mask is None else mask.splitter,
         optimizer=optimizers.Adam(
             learning_rate, clip_norm=gradient_clipping, gauge="gradient_norm"

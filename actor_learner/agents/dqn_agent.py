@@ -13,7 +13,7 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.utils import common
 
 from actor_learner import batch_notes
-from actor_learner.agents import td_errors
+from actor_learner.agents.losses import td_errors
 
 
 def _mean_distance(targets: np.ndarray, predictions: np.ndarray) -> float:

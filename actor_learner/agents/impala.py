@@ -5,14 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from actor_learner import experience
-from actor_learner.agents import (
-    actor_critic_network,
-    algorithm,
-    impala_agent,
-    normalization,
-    optimizers,
-    schedules,
-)
+from actor_learner.agents import algorithm, impala_agent, normalization, optimizers, schedules
+from actor_learner.agents.networks import actor_critic_network
 from actor_learner.support import configurable, errors
 
 

@@ -11,8 +11,9 @@ from tf_agents.trajectories import time_step as ts
 
 from actor_learner import batch_notes
 from actor_learner import experience as experience_lib
-from actor_learner.agents import actor_critic_network, normalization, unroll_policy
-from actor_learner.agents import vtrace as vtrace_lib
+from actor_learner.agents import normalization, unroll_policy
+from actor_learner.agents.losses import vtrace as vtrace_lib
+from actor_learner.agents.networks import actor_critic_network
 from actor_learner.support import errors, replicas
 
 

@@ -12,7 +12,8 @@ import tensorflow as tf
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
-from actor_learner.agents import encoders, gae
+from actor_learner.agents.losses import gae
+from actor_learner.agents.networks import encoders
 from actor_learner.support import errors, replicas, write_order
 
 OBSERVATION_LIMIT, REWARD_LIMIT = 10.0, 10.0

@@ -5,15 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from actor_learner import experience
-from actor_learner.agents import (
-    actor_critic_network,
-    algorithm,
-    normalization,
-    optimizers,
-    ppo_agent,
-    ppo_loss,
-    schedules,
-)
+from actor_learner.agents import algorithm, normalization, optimizers, ppo_agent, schedules
+from actor_learner.agents.losses import ppo_loss
+from actor_learner.agents.networks import actor_critic_network
 from actor_learner.support import configurable, errors
 
 KL_TARGET = 0.01

@@ -10,14 +10,9 @@ from tf_agents.trajectories import time_step as ts
 
 from actor_learner import batch_notes, minibatches
 from actor_learner import experience as experience_lib
-from actor_learner.agents import (
-    actor_critic_network,
-    gae,
-    network_variables,
-    normalization,
-    ppo_loss,
-    unroll_policy,
-)
+from actor_learner.agents import normalization, unroll_policy
+from actor_learner.agents.losses import gae, ppo_loss
+from actor_learner.agents.networks import actor_critic_network, network_variables
 from actor_learner.support import errors, replicas, write_order
 
 # Where the KL divergence stands behind a minibatch's count and loss.

@@ -8,15 +8,14 @@ import tensorflow as tf
 from actor_learner import experience
 from actor_learner.agents import (
     algorithm,
-    networks,
     normalization,
     normalized_agent,
     optimizers,
     r2d2_agent,
     r2d2_policy,
-    recurrent_q_network,
-    sequence_td,
 )
+from actor_learner.agents.losses import sequence_td
+from actor_learner.agents.networks import default_networks, recurrent_q_network
 from actor_learner.support import configurable
 
 
@@ -77,7 +76,7 @@ def r2d2(
       normalize_rewards: Scale rewards so that returns are about 1, by running statistics.
       reward_limit: Largest normalised reward.
     """
-    networks.single_discrete_action(world.action_spec)
+    default_networks.single_discrete_action(world.action_spec)
     td = sequence_td.SequenceTd(
         n_step, gamma, burn_in, value_rescaling, max_share, rescaling_epsilon
     )

@@ -11,13 +11,9 @@ from tf_agents.policies import greedy_policy, q_policy
 from tf_agents.trajectories import time_step as ts
 
 from actor_learner import batch_notes, experience
-from actor_learner.agents import (
-    network_variables,
-    networks,
-    r2d2_policy,
-    recurrent_q_network,
-    sequence_td,
-)
+from actor_learner.agents import r2d2_policy
+from actor_learner.agents.losses import sequence_td
+from actor_learner.agents.networks import default_networks, network_variables, recurrent_q_network
 from actor_learner.support import errors, replicas
 
 
@@ -84,7 +80,7 @@ class R2d2Agent(tf_agent.TFAgent):
         self._td = td
         self._target_update_period = target_update_period
         self._gradient_clipping = gradient_clipping
-        self._action_leaf = networks.single_discrete_action(action_spec)
+        self._action_leaf = default_networks.single_discrete_action(action_spec)
         collect_policy = r2d2_policy.R2d2CollectPolicy(
             time_step_spec, action_spec, q_network, epsilons
         )

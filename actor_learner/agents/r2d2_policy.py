@@ -12,7 +12,7 @@ from tf_agents.trajectories import policy_step
 from tf_agents.trajectories import time_step as ts
 
 from actor_learner import experience
-from actor_learner.agents import networks, recurrent_q_network
+from actor_learner.agents.networks import default_networks, recurrent_q_network
 from actor_learner.support import errors
 
 Q_TAKEN = "q_taken"
@@ -92,7 +92,7 @@ class R2d2CollectPolicy(tf_policy.TFPolicy):
         self._epsilons = tf.Variable(
             np.asarray(epsilons, np.float32), trainable=False, shape=tf.TensorShape([None])
         )
-        self._leaf_spec = networks.single_discrete_action(action_spec)
+        self._leaf_spec = default_networks.single_discrete_action(action_spec)
 
     @property
     def epsilons(self) -> np.ndarray:

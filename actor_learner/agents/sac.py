@@ -13,13 +13,13 @@ from actor_learner import action_mask
 from actor_learner.agents import (
     algorithm,
     discrete_sac_agent,
-    networks,
     normalization,
     normalized_agent,
     optimizers,
     scaled_agent,
-    td_errors,
 )
+from actor_learner.agents.losses import td_errors
+from actor_learner.agents.networks import default_networks
 from actor_learner.support import configurable, counters, errors
 
 _ENTROPY_SHARE = 0.6
@@ -125,21 +125,23 @@ def _is_continuous(action_spec: Any) -> bool:
 
 def _continuous(
     world: algorithm.World,
-    actor_layers: networks.Layers,
-    critic_layers: networks.Layers,
+    actor_layers: default_networks.Layers,
+    critic_layers: default_networks.Layers,
     target_entropy: float | None,
     reward_scale: float,
     options: dict[str, Any],
 ) -> tf_agent.TFAgent:
-    leaf, action_spec = networks.single_action(world.action_spec), world.action_spec
+    leaf, action_spec = default_networks.single_action(world.action_spec), world.action_spec
     world = scaled_agent.normalized_world(world)
     if target_entropy is None:
         target_entropy = -float(leaf.shape.num_elements())
     agent = SacWithTdErrors(
         world.time_step_spec,
         world.action_spec,
-        critic_network=networks.Critic((world.observation_spec, world.action_spec), critic_layers),
-        actor_network=networks.tanh_normal_actor_net(
+        critic_network=default_networks.Critic(
+            (world.observation_spec, world.action_spec), critic_layers
+        ),
+        actor_network=default_networks.tanh_normal_actor_net(
             world.observation_spec, world.action_spec, actor_layers
         ),
         td_errors_loss_fn=tf.math.squared_difference,
@@ -152,13 +154,13 @@ def _continuous(
 
 def _discrete(
     world: algorithm.World,
-    actor_layers: networks.Layers,
-    critic_layers: networks.Layers,
+    actor_layers: default_networks.Layers,
+    critic_layers: default_networks.Layers,
     entropy_share: float | None,
     reward_scale: float,
     options: dict[str, Any],
 ) -> tf_agent.TFAgent:
-    networks.single_discrete_action(world.action_spec)
+    default_networks.single_discrete_action(world.action_spec)
     if entropy_share is None:
         entropy_share = _ENTROPY_SHARE
     if not 0.0 < entropy_share < 1.0:
@@ -169,7 +171,7 @@ def _discrete(
     mask = action_mask.find(world.observation_spec, world.action_spec)
     observation_spec = world.observation_spec if mask is None else mask.rest_spec
     actor, *critics = (
-        networks.q_net(observation_spec, world.action_spec, layers)
+        default_networks.q_net(observation_spec, world.action_spec, layers)
         for layers in (actor_layers, *[critic_layers] * 4)
     )
     return discrete_sac_agent.DiscreteSacAgent(

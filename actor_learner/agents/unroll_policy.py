@@ -12,7 +12,7 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner import experience
-from actor_learner.agents import actor_critic_network, network_variables
+from actor_learner.agents.networks import actor_critic_network, network_variables
 
 RAW_ACTION = "raw_action"
 """Key of the collect policy's info, if there are continuous actions: what was drawn, before it was

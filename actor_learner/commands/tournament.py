@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         output.quiet_imports(),
     ):
         from actor_learner.league import elo, picture
-        from actor_learner.runs import tournament
+        from actor_learner.runs.league import tournament
 
         entries = tournament.Entries(
             arguments.lanes, greedy=not arguments.sample, seed=arguments.seed

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from actor_learner import run_directory
+from actor_learner.reporting import jsonl
 from actor_learner.reporting import logger as logger_lib
-from actor_learner.support import atomic, formatting
+from actor_learner.support import atomic, disk_space, formatting, unsaved
 
 if TYPE_CHECKING:
     from matplotlib import axes, figure
@@ -24,6 +26,18 @@ _LABELS = ("#c2410c", "#1d4ed8", "#15803d", "#7e22ce", "#b45309", "#0e7490")
 _TOP_TICKS = 6
 _GRID_POINTS = 400
 _RESAMPLES = 1_000
+
+
+def draw_run(run_dir: run_directory.RunDirectory, target_return: float | None = None) -> None:
+    """Draws `curve.png` of a run from its `metrics.jsonl`; if the disk is full, once it is not."""
+
+    def draw() -> None:
+        if not run_dir.metrics_jsonl.exists():
+            raise disk_space.full(run_dir.metrics_jsonl)
+        rows = jsonl.read_rows(run_dir.metrics_jsonl)
+        draw_curve(rows, run_dir.curve, run_dir.path.name, target_return)
+
+    unsaved.ledger().attempt(run_dir.curve.name, draw, where=run_dir.curve)
 
 
 def draw_curve(

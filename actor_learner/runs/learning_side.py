@@ -16,7 +16,8 @@ from actor_learner.agents import algorithm as algorithm_lib
 from actor_learner.replay.reading import version_limit
 from actor_learner.replay.server import state
 from actor_learner.runs import pacing as pacing_lib
-from actor_learner.runs import progress_rows, progress_state, trainer
+from actor_learner.runs import trainer
+from actor_learner.runs.progress import progress_rows, progress_state
 from actor_learner.support import counters, replicas
 
 Row = progress_rows.Row

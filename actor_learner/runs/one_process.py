@@ -17,24 +17,18 @@ from actor_learner.acting import metrics, ring
 from actor_learner.agents import algorithm as algorithm_lib
 from actor_learner.environments import lanes as lanes_lib
 from actor_learner.learning import policy_export, trigger_runner
-from actor_learner.replay.server import server
-from actor_learner.replay.streams import local_unrolls, recorded_replay
 from actor_learner.runs import (
     acting_side,
-    device_actors,
-    device_threads,
+    embedded_replay,
     further_policy,
-    league_side,
     learning_side,
     local,
-    pacing,
-    run_evaluation,
-    table_checks,
-    threads,
-    turns,
 )
 from actor_learner.runs import epoch as epoch_lib
 from actor_learner.runs import warm_start as warm_start_lib
+from actor_learner.runs.evaluation import run_evaluation
+from actor_learner.runs.league import league_side
+from actor_learner.runs.runners import device_actors, runner
 from actor_learner.support import (
     errors,
     leaking_python,
@@ -149,7 +143,7 @@ class OneProcess:
     def replay_starts_empty(self) -> bool:
         """Whether the run was resumed without the experience that it was trained on."""
         is_replay = self._plan.group_steps is None and self._plan.stream.collects
-        return bool(self.restored_from) and is_replay and self._table_state().size == 0
+        return bool(self.restored_from) and is_replay and self._replay.table_state().size == 0
 
     @property
     def stop_reason(self) -> str | None:
@@ -163,11 +157,11 @@ class OneProcess:
         acting = self._acting
         inference = "" if acting is None else f", inference: {acting.actor.inference}"
         return [
-            f"environment: {self._env_name()}, {self._lanes()}{inference}",
+            f"environment: {self._env_name()}, {self._plan.describe_lanes()}{inference}",
             f"agent: {self._algorithm.name}, {weights:,} policy weights, "
             f"{self._algorithm.n_step}-step returns",
             *self._further.describe(),
-            *self._server.describe().splitlines(),
+            *self._replay.server.describe().splitlines(),
         ]
 
     def run(self) -> str:
@@ -216,28 +210,8 @@ class OneProcess:
         self._further.export()
 
     def _train(self) -> None:
-        experiment = self._experiment
-        if self._acting is None:
-            turns.run_offline(
-                self._learning,
-                train_steps=experiment.train_steps,
-                evaluation_interval=experiment.evaluation.interval,
-                ended=self._ended,
-            )
-            return
-        until: dict[str, Any] = dict(
-            environment_steps=experiment.environment_steps, ended=self._ended
-        )
-        if isinstance(self._acting, device_actors.DeviceActors):
-            with tf.device(experiment.devices.learner):
-                device_threads.run(
-                    self._acting, self._learning, lag=experiment.devices.lag, **until
-                )
-        elif self._policy_copy is None:
-            turns.run(self._acting, self._learning, further=self._further, **until)
-        else:
-            threads.run(self._acting, self._learning, self._policy_copy, **until)
-        if self._steps_are_taken():
+        self._runner.run(self._learning, self._ended)
+        if self._acting is not None and self._steps_are_taken():
             self._learning.pacing.require_training(*self._learning.counters())
             self._further.require_training()
 
@@ -265,10 +239,14 @@ class OneProcess:
             self._build_algorithm(seed)
         self._warm_start.apply(self._algorithm.agent, run)
         parts.publish(agent=self._algorithm.agent)
-        self._build_server()
+        self._replay = embedded_replay.EmbeddedReplay(self._plan, run, self._further.tables())
+        self._closing.callback(self._replay.close)
         self._closing.callback(self._further.close)
         self._further.connect(
-            self._server, self._client, epoch=self._epoch.number, while_saving=self._while_saving
+            self._replay.server,
+            self._replay.client,
+            epoch=self._epoch.number,
+            while_saving=self._while_saving,
         )
         self._league: league_side.OneProcessLeague | None = league_side.in_one_process(
             experiment,
@@ -280,10 +258,18 @@ class OneProcess:
             epoch=self._epoch,
             seed=seed,
         )
-        self._acting: acting_side.ActingSide | device_actors.DeviceActors | None = None
-        self._policy_copy: threads.PolicyCopy | None = None
-        if not experiment.is_offline:
-            self._build_acting(seed)
+        self._runner = runner.choose(
+            experiment,
+            (self._algorithm, self._train_step),
+            self._env,
+            self._make_acting_side,
+            environment_step=self._environment_step,
+            further=self._further,
+            version=lambda: self.train_step,
+            seed=seed,
+            closing=self._closing,
+        )
+        self._acting = self._runner.acting
         with tf.device(experiment.devices.learner):
             self._build_learning()
         self._evaluation: run_evaluation.RunEvaluation | None = None
@@ -330,54 +316,6 @@ class OneProcess:
             turn_ticks=self._plan.steps_per_turn // num_lanes,
         )
 
-    def _build_server(self) -> None:
-        tables = self._plan.stream.tables(self._plan.experience)
-        for table in tables:
-            table_checks.refuse_unfit(table, self._plan)
-        tables += self._further.tables()
-        self._server = server.ReplayServer(tables, checkpoint_dir=self._run.replay)
-        self._closing.callback(self._server.stop)
-        self._client = self._server.client()
-        parts.publish(replay_client=self._client)
-        if isinstance(self._plan.stream, recorded_replay.PrefilledStream):
-            self._plan.stream.fill(self._plan.experience, self._client)
-
-    def _build_acting(self, seed: int) -> None:
-        """Builds the acting side; an acting thread has its own copy of the trained policy.
-
-        While the learner trains, it changes its variables one by one: nobody may act with them.
-        """
-        if self._experiment.devices.actors:
-            self._acting = device_actors.build(
-                self._experiment,
-                (self._algorithm, self._train_step),
-                self._env,
-                self._make_acting_side,
-                environment_step=self._environment_step,
-                seed=seed,
-                closing=self._closing,
-            )
-            return
-        algorithm, version = self._algorithm, self._train_step
-        if self._experiment.overlap:
-            version = tf.Variable(0, trainable=False, dtype=tf.int64, name="policy_version")
-            algorithm = self._experiment.make_algorithm(self._env, version, self._environment_step)
-            self._policy_copy = threads.PolicyCopy.of_policies(
-                (self._algorithm.agent.collect_policy, self._train_step),
-                (algorithm.agent.collect_policy, version),
-                shared=self._environment_step,
-            )
-        self._acting = self._make_acting_side(
-            algorithm,
-            self._env,
-            version,
-            seed,
-            # A copy has its own version.
-            policy_version=None if self._policy_copy else lambda: self.train_step,
-        )
-        self._closing.callback(self._acting.close)
-        parts.publish(collect_metrics=self._acting.metrics)
-
     def _make_acting_side(
         self,
         algorithm: algorithm_lib.Algorithm,
@@ -391,7 +329,7 @@ class OneProcess:
             self._plan,
             algorithm,
             env,
-            self._client,
+            self._replay.client,
             train_step=version,
             environment_step=self._environment_step,
             seed=seed,
@@ -410,7 +348,7 @@ class OneProcess:
             self._plan,
             self._algorithm,
             self._run,
-            self._server.address,
+            self._replay.server.address,
             train_step=self._train_step,
             environment_step=self._environment_step,
             statistics=(
@@ -419,7 +357,7 @@ class OneProcess:
                 else acting.statistics
             ),
             steps_taken=lambda: 0 if acting is None else acting.steps_taken,
-            table=self._table_state,
+            table=self._replay.table_state,
             on_row=self._on_row,
             why_no_sample=self._why_no_sample,
             actor_shares=dict if acting is None else acting.time_shares,
@@ -435,32 +373,18 @@ class OneProcess:
             self._closing.callback(self._league.keeper.draw)
         for trigger in self._triggers:
             self._learning.trainer.learner.add_trigger(trigger)
-        self._learning.pacing = self._make_pacing()
+        self._learning.pacing = self._runner.make_pacing(
+            self._plan, self._learning, self._replay.table_state
+        )
         if self._algorithm.share_lanes is not None:
             # The checkpoint may come from a process with other lanes.
             self._algorithm.share_lanes(0, self._plan.num_lanes)
-        if self._policy_copy is not None:
-            self._policy_copy.publish()
+        self._runner.learner_restored()
 
     @contextlib.contextmanager
     def _while_saving(self) -> Iterator[None]:
         self._epoch.require_latest()
         yield
-
-    def _make_pacing(self) -> pacing.Pacing:
-        learning, acting = self._learning, self._acting
-        if self._plan.group_steps is None:
-            environment_step, train_step = learning.counters()
-            return pacing.ReplayPacing(
-                self._plan,
-                self._table_state,
-                environment_step=environment_step,
-                train_step=train_step,
-            )
-        first, learner = learning.train_step, learning.trainer.learner
-        return pacing.QueuePacing(
-            self._plan, lambda step: acting.turns - (step - first) - learner.skipped_steps
-        )
 
     def _steps_are_taken(self) -> bool:
         if self._experiment.is_offline:
@@ -479,29 +403,13 @@ class OneProcess:
         if self._acting is not None:
             self._acting.save_recording()
         if self._experiment.checkpoints.save_replay:
-            unsaved.ledger().attempt(
-                "the replay's contents", self._save_replay, where=self._run.replay
-            )
-
-    def _save_replay(self) -> None:
-        logging.info("Saved the replay's contents to %s.", self._server.checkpoint())
+            self._replay.save()
 
     def _why_no_sample(self) -> str:
         return (
             f"the learner has waited {self._experiment.sample_timeout_seconds:g} s for a sample: "
-            f"{self._table_state().describe()}"
+            f"{self._replay.table_state().describe()}"
         )
-
-    def _table_state(self) -> server.TableState:
-        if isinstance(self._plan.stream, local_unrolls.LocalUnrolls):
-            return self._plan.stream.table_state()
-        return self._server.info().tables[self._plan.stream.table_name]
-
-    def _lanes(self) -> str:
-        plan = self._plan
-        if plan.num_groups == 1:
-            return f"{plan.num_lanes} lanes"
-        return f"{plan.num_lanes} lanes in {plan.num_groups} groups of {plan.lanes_per_group}"
 
     def _env_name(self) -> str:
         if self._env is None:

@@ -12,7 +12,7 @@ from typing import Callable, NamedTuple
 
 from actor_learner import run_directory
 from actor_learner.reporting import log_limit, process_output, summary
-from actor_learner.runs import report as report_lib
+from actor_learner.runs.progress import report as report_lib
 from actor_learner.support import blame, signals, unsaved
 
 JOB = "train"

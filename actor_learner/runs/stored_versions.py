@@ -7,9 +7,9 @@ from typing import Callable, NamedTuple
 
 from actor_learner.parameters import store as store_lib
 from actor_learner.parameters import variables
-from actor_learner.runs import best_policy
 from actor_learner.runs import epoch as epoch_lib
 from actor_learner.runs import model as model_lib
+from actor_learner.runs.evaluation import best_policy
 from actor_learner.support import configurable, counters, errors, unsaved
 
 

@@ -9,7 +9,8 @@ from tf_agents.policies import greedy_policy, policy_saver
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner.agents import algorithm, cql_sac, ddpg, networks, sac, td3
+from actor_learner.agents import algorithm, cql_sac, ddpg, sac, td3
+from actor_learner.agents.networks import default_networks
 from actor_learner.inference import graph
 from actor_learner.learning import checkpoints
 from actor_learner.support import errors
@@ -133,7 +134,7 @@ def test_the_log_standard_deviation_of_sac_is_bounded(builder, log_stddev):
     assert bias.shape == (12,)  # Means, then logarithms of standard deviations.
     bias.assign(np.repeat([0.0, log_stddev], 6))
     distribution = agent.policy.distribution(steps(3)).action
-    bound = networks.LOG_STDDEV_BOUNDS[int(log_stddev > 0)]
+    bound = default_networks.LOG_STDDEV_BOUNDS[int(log_stddev > 0)]
     stddev = distribution.input_distribution.stddev()
     np.testing.assert_allclose(stddev, np.full((3, 6), np.exp(bound)), rtol=1e-5)
     batch = tensor_spec.sample_spec_nest(agent.collect_data_spec, seed=0, outer_dims=(8, 2))

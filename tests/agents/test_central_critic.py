@@ -8,7 +8,7 @@ import tensorflow as tf
 from tf_agents.specs import tensor_spec
 
 from actor_learner import AgentWorld, World, ppo
-from actor_learner.agents import actor_critic_network
+from actor_learner.agents.networks import actor_critic_network
 from actor_learner.environments import spread
 from actor_learner.support import errors
 from tests import counting_world

@@ -8,7 +8,7 @@ from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner.agents import normalization
 from actor_learner.support import errors
-from tests.agents import test_gae
+from tests.agents.losses import test_gae
 
 B = tensor_spec.BoundedTensorSpec
 SPEC = {

@@ -25,7 +25,7 @@ from actor_learner.agents import (
     td3,
 )
 from actor_learner.agents import normalized_agent as normalized_agent_lib
-from actor_learner.runs import threads
+from actor_learner.runs.runners import threads
 from actor_learner.support import errors
 
 B = tensor_spec.BoundedTensorSpec

@@ -8,7 +8,8 @@ from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory as trajectory_lib
 
-from actor_learner.agents import algorithm, bc, cql_sac, network_variables
+from actor_learner.agents import algorithm, bc, cql_sac
+from actor_learner.agents.networks import network_variables
 from actor_learner.inference import graph
 from actor_learner.learning import learner
 from actor_learner.replay.recording import experience_recorder

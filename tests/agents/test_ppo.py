@@ -8,9 +8,11 @@ from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
 from actor_learner import experience
-from actor_learner.agents import algorithm, ppo, ppo_loss, unroll_policy
+from actor_learner.agents import algorithm, ppo, unroll_policy
+from actor_learner.agents.losses import ppo_loss
 from actor_learner.support import errors
-from tests.agents import test_gae, unrolls
+from tests.agents import unrolls
+from tests.agents.losses import test_gae
 
 B = tensor_spec.BoundedTensorSpec
 VECTOR = B([4], tf.float32, -100, 100)

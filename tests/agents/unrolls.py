@@ -12,7 +12,7 @@ from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner import experience
 from actor_learner.inference import graph
-from tests.agents import test_gae
+from tests.agents.losses import test_gae
 
 
 class Collector:

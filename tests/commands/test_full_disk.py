@@ -39,17 +39,25 @@ pytestmark = pytest.mark.timeout(500)
 
 
 class Watched:
-    """A command on the small disk, with all that it has said so far."""
+    """A command on the small disk, with all that it has said so far.
+
+    It does not finish before `end` is called.
+    """
 
     def __init__(self, disk, *arguments):
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
         environment.pop("ACTOR_LEARNER_REGISTRY", None)
         self.run = disk.path / "run"
+        # Training is slow until the disk was full for long enough.
+        self._may_finish = disk.mount_point.parent / "may_finish"
+        slow = {"path": str(self._may_finish), "seconds": 0.02}
+        wrapper = f"('tests.environments.sample_environments:SlowUntil', {slow})"
+        bindings = (*BINDINGS, f"GymnasiumEnvironment.wrappers = [{wrapper}]")
         self.process = subprocess.Popen(
             disk.command(
                 *(sys.executable, "-m", "actor_learner.cli", *arguments),
                 *("--gin_file=dqn_cartpole.gin", f"--run_dir={disk.mount_point / 'run'}"),
-                *("--seed=1", *(f"--gin_param={binding}" for binding in BINDINGS)),
+                *("--seed=1", *(f"--gin_param={binding}" for binding in bindings)),
             ),
             cwd=ROOT,
             env=environment,
@@ -73,11 +81,12 @@ class Watched:
             time.sleep(0.02)
 
     def end(self, seconds=200.0):
+        self._may_finish.touch()
         try:
             code = self.process.wait(seconds)
         finally:
             self.process.kill()
-        self._reader.join(10.0)
+        self._reader.join(60.0)
         return code
 
     def checkpoints(self):

@@ -161,7 +161,7 @@ def test_a_signal_saves_says_how_to_resume_and_sets_the_exit_code(tmp_path, numb
             assert f"being trained by process {process.pid}" in second.stderr
             process.send_signal(number)
             break
-    rest, _ = process.communicate(timeout=60)
+    rest, _ = process.communicate(timeout=200)
     shown = "".join(shown) + rest
     assert process.returncode == code, shown
     assert f"actor-learner train --resume {directory}" in shown
@@ -278,7 +278,7 @@ def test_the_second_signal_ends_a_process_that_does_not_listen():
     assert process.stderr.readline() == "\n"
     assert "once more to exit" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=30) == 130
+    assert process.wait(timeout=200) == 130
 
 
 def test_an_environment_that_gives_a_nan_ends_the_run_with_words(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from actor_learner import run_directory
 from actor_learner.jobs import controller, states
 from actor_learner.jobs.presence import rendezvous
-from actor_learner.learning import evaluation
+from actor_learner.learning import best_policy_trigger
 from actor_learner.naming import files
 from actor_learner.parameters import store
 from actor_learner.reporting import jsonl
@@ -92,7 +92,7 @@ def test_every_evaluator_rates_the_final_version_and_the_best_of_all_is_kept(run
     assert len([row for row in rated if row["train_steps"] == final]) == 2
     assert workers["evaluator-0"].details["evaluations"] >= 1
     assert workers["evaluator-1"].details["evaluations"] >= 1
-    score = evaluation.read_best_score(str(run_dir.best))
+    score = best_policy_trigger.read_best_score(str(run_dir.best))
     # Chosen by one evaluation, shown with the score of another.
     assert score["chosen_by"]["mean"] == max(row["eval_return"] for row in rated)
     assert score["episodes"] == 3 and rated[-1]["best_return"] == score["mean"]

@@ -5,8 +5,10 @@ Worker processes import this module, so it must not import TensorFlow.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
+import time
 from typing import Any
 
 import gymnasium
@@ -124,6 +126,23 @@ class AllSpacesEnv(gymnasium.Env):
                 {"x": np.int64(rng.integers(2))},
             ),
         }
+
+
+class SlowUntil(gymnasium.Wrapper):
+    """Takes `seconds` for each step until the file `path` exists.
+
+    A test that does something to a run in progress makes the file when it is done with it: the run
+    cannot be over before, however late the test gets to it.
+    """
+
+    def __init__(self, env: gymnasium.Env, path: str, seconds: float):
+        super().__init__(env)
+        self._path, self._seconds = path, seconds
+
+    def step(self, action):
+        if not os.path.exists(self._path):
+            time.sleep(self._seconds)
+        return super().step(action)
 
 
 class Poison(gymnasium.Wrapper):

@@ -16,7 +16,7 @@ import reverb
 from actor_learner import config, run_directory
 from actor_learner.jobs import job, states
 from actor_learner.jobs.exchange import replay_connection
-from actor_learner.learning import evaluation
+from actor_learner.learning import best_policy_trigger
 from actor_learner.parameters import store
 from actor_learner.replay.server import checkpoints
 from actor_learner.reporting import jsonl
@@ -224,7 +224,7 @@ def test_the_best_policy_of_an_evaluator_elsewhere_is_kept_by_the_learner(story)
     best = parameters.metadata["choosing_mean_return"]
     assert (parameters.version, best) in rated and best == max(mean for _, mean in rated)
     assert sorted(parameters.values["QNetwork/dense/kernel"].shape) == [2, 16]
-    score = evaluation.read_best_score(str(story.run_dir.best))
+    score = best_policy_trigger.read_best_score(str(story.run_dir.best))
     assert (score["train_step"], score["mean"]) == (
         parameters.version,
         parameters.metadata["mean_return"],

@@ -11,7 +11,7 @@ from actor_learner.jobs.workers import game_journal
 from actor_learner.league import elo, payoff
 from actor_learner.parameters import store
 from actor_learner.reporting import jsonl
-from actor_learner.runs import league_keeper
+from actor_learner.runs.league import league_keeper
 from tests.jobs import fault_run
 from tests.launch import processes
 

@@ -10,7 +10,13 @@ from tf_agents.networks import q_network
 from tf_agents.policies import q_policy
 
 from actor_learner import run_directory
-from actor_learner.learning import checkpoints, evaluation, interval_trigger, trigger_runner
+from actor_learner.learning import (
+    best_policy_trigger,
+    checkpoints,
+    evaluation,
+    interval_trigger,
+    trigger_runner,
+)
 from actor_learner.support import unsaved
 from tests.learning import tiny_agent, tiny_learner
 from tests.small_disk import small_disk  # noqa: F401 - a fixture.
@@ -89,7 +95,7 @@ def test_the_best_policy_waits_in_memory_and_is_written_as_it_was(small_disk, le
     network.create_variables()
     policy = q_policy.QPolicy(specs.time_step_spec, specs.action_spec, network)
     directory = small_disk.path / "best"
-    best = evaluation.BestPolicyTrigger(policy, str(directory), train_step=train_step)
+    best = best_policy_trigger.BestPolicyTrigger(policy, str(directory), train_step=train_step)
 
     def rate(mean):
         """At train step `mean`, all weights being `mean`, too."""

@@ -187,4 +187,4 @@ def test_without_its_server_it_is_abandoned_at_once(make_side, kind):
         done.set()
 
     threading.Thread(target=write_and_abandon, daemon=True).start()
-    assert done.wait(20.0), "it waits for the server"
+    assert done.wait(45.0), "it waits for the server"

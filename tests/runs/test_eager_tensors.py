@@ -11,7 +11,8 @@ from actor_learner.agents import dqn
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.learning import priority_ring
 from actor_learner.replay.streams import lane_replay, seeded_replay, window_replay
-from actor_learner.runs import one_process, turns
+from actor_learner.runs import one_process
+from actor_learner.runs.runners import turns
 from actor_learner.support import counters, leaking_python
 
 TURNS = 200

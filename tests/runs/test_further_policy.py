@@ -59,7 +59,7 @@ def run(made, run_dir, seed=0):
                 name: [v.numpy() for v in each._algorithm.agent.collect_policy.variables()]
                 for name, each in further.items()
             },
-            "tables": set(training._server.info().tables),
+            "tables": set(training._replay.server.info().tables),
         }
 
 

@@ -46,7 +46,9 @@ def train(tmp_path, agent, in_process, **settings):
     with build(tmp_path, agent, rows, in_process, **settings) as training:
         assert training.run() == one_process.COMPLETED
         if in_process:
-            assert training._server.info().tables[training._plan.stream.table_name].inserts == 0
+            assert (
+                training._replay.server.info().tables[training._plan.stream.table_name].inserts == 0
+            )
     return rows
 
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from actor_learner import evaluation_settings, experiment, parts, plan, run_directory, run_settings
 from actor_learner.agents import dqn
 from actor_learner.environments import gymnasium as gymnasium_environment
-from actor_learner.learning import checkpoints, evaluation
+from actor_learner.learning import best_policy_trigger, checkpoints
 from actor_learner.replay.server import tables
 from actor_learner.replay.streams import (
     lane_replay,
@@ -266,7 +266,7 @@ def test_a_learner_without_samples_gives_up_and_says_why(tmp_path):
     )
     run = run_directory.RunDirectory(tmp_path / "run")
     with one_process.OneProcess(experiment_, run, seed=1) as training:
-        client, table = training._client, training._plan.stream.table_name
+        client, table = training._replay.client, training._plan.stream.table_name
         training._learning.trainer.learner.add_trigger(lambda _: client.reset(table))
         with pytest.raises(
             errors.ReplayTimeoutError,
@@ -307,7 +307,7 @@ def test_a_failing_trigger_ends_training_naming_it_and_keeps_a_checkpoint(tmp_pa
     def fail(self, result):
         raise RuntimeError("disk full")
 
-    monkeypatch.setattr(evaluation.BestPolicyTrigger, "__call__", fail)
+    monkeypatch.setattr(best_policy_trigger.BestPolicyTrigger, "__call__", fail)
     with pytest.raises(errors.TriggerError, match="EvaluationTrigger"):
         train(tmp_path)
     assert list((tmp_path / "run" / "train" / "checkpoints").glob("ckpt-*.index"))

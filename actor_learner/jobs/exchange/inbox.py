@@ -16,7 +16,7 @@ from actor_learner.acting import turn_times
 from actor_learner.jobs.exchange import game_reports
 from actor_learner.jobs.exchange import news as news_lib
 from actor_learner.messaging import messages, protocol
-from actor_learner.runs import reported_statistics
+from actor_learner.runs.progress import reported_statistics
 from actor_learner.support import counters, fault_points
 
 _MAX_WAITING = 10_000

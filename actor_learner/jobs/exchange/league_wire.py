@@ -14,7 +14,7 @@ from actor_learner.jobs.exchange import peer as peer_lib
 from actor_learner.league import sampling
 from actor_learner.messaging import messages, protocol
 from actor_learner.parameters import parameter_errors, variables
-from actor_learner.runs import league_keeper, league_opponents
+from actor_learner.runs.league import league_keeper, league_opponents
 
 LINEUP, PLAYER = "lineup", "player"
 """Requests to the learner: whom to play, and for the parameters of a player."""

@@ -26,7 +26,8 @@ from actor_learner.jobs.exchange import (
 )
 from actor_learner.jobs.presence import names
 from actor_learner.jobs.workers import game_journal, step_journal
-from actor_learner.runs import acting_side, league_side, model
+from actor_learner.runs import acting_side, model
+from actor_learner.runs.league import league_side
 from actor_learner.support import errors, fault_points, formatting, reverb_calls, seeds
 
 KIND = "actor"

@@ -15,7 +15,7 @@ from actor_learner.jobs.exchange import follower, peer, replay_connection
 from actor_learner.jobs.exchange import news as news_lib
 from actor_learner.learning import evaluation
 from actor_learner.messaging import protocol
-from actor_learner.runs import rating
+from actor_learner.runs.evaluation import rating
 from actor_learner.support import errors, fault_points, seeds
 
 KIND = "evaluator"

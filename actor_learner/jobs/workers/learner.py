@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +22,7 @@ from actor_learner.jobs.exchange import (
 from actor_learner.jobs.exchange import news as news_lib
 from actor_learner.jobs.workers import (
     actor_watch,
+    learner_ending,
     learner_member,
     learner_pacing,
     run_files,
@@ -34,28 +34,19 @@ from actor_learner.messaging import protocol
 from actor_learner.parameters import store
 from actor_learner.replay.reading import version_limit
 from actor_learner.replay.server import state
-from actor_learner.reporting import curve, jsonl, metric_files
-from actor_learner.runs import (
-    best_policy,
-    evaluations,
-    final_evaluation,
-    league_keeper,
-    learning_side,
-    model,
-    reported_statistics,
-    stored_versions,
-    warm_start,
-)
+from actor_learner.reporting import curve, logger, metric_files
 from actor_learner.runs import epoch as epoch_lib
-from actor_learner.support import errors, fault_points, formatting, unsaved
+from actor_learner.runs import learning_side, model, stored_versions, warm_start
+from actor_learner.runs.evaluation import best_policy, evaluations
+from actor_learner.runs.league import league_keeper
+from actor_learner.runs.progress import reported_statistics
+from actor_learner.support import errors, fault_points, formatting
 
 KIND = "learner"
 _IDLE_SECONDS = 0.01
 _UNREACHABLE_SECONDS = 1.0
 _REST_SECONDS = 0.2
 _TABLE_SECONDS = 5.0
-_LAST_REPORTS_SECONDS = 40.0
-_REJOIN_SECONDS = 10.0
 
 
 class LearnerJob(worker.Worker):
@@ -82,8 +73,7 @@ class LearnerJob(worker.Worker):
         self._saving = threading.Lock()
         self._limit: version_limit.VersionLimit | None = None
         self._league: league_keeper.LeagueKeeper | None = None
-        self._final: final_evaluation.FinalEvaluation | None = None
-        self._actors_awaited_seconds = 0.0
+        self._ending: learner_ending.Ending | None = None
 
     def configure(self) -> None:
         job = self.job
@@ -134,14 +124,13 @@ class LearnerJob(worker.Worker):
         reason = self._done.of(self._learning.train_step)
         if reason is not None:
             # A predecessor died after its last train step: the other jobs must still learn of it.
-            self._finish(reason)
             # They may have last steps that it was not told of, and have yet to find this one.
-            self._actors_awaited_seconds = _REJOIN_SECONDS
+            self._finish(reason, may_rejoin=True)
 
     def poll(self) -> worker.PollResult | bool:
         self._take_messages()
         self._inbox.answer_leaving(self._learning.save)
-        if self._final is not None:
+        if self._ending is not None:
             return self._rest()
         target, stopped = self._evaluations.target_reached, self._learning.stop_reason
         if target is not None or stopped is not None:
@@ -199,7 +188,7 @@ class LearnerJob(worker.Worker):
         return status
 
     def save(self) -> None:
-        if self._final is None:
+        if self._ending is None:
             self._learning.trainer.save_after_failure()
 
     def close(self) -> None:
@@ -235,7 +224,7 @@ class LearnerJob(worker.Worker):
             **({} if self._league is None else {"on_games": self._league.take}),
         )
         # The number of steps is restored with the learner; the rows continue from there.
-        self._metric_files: metric_files.MetricFiles | None = None
+        self._metric_files: logger.Loggers | None = None
         self._learning = learning_side.LearningSide(
             experiment,
             plan,
@@ -359,7 +348,7 @@ class LearnerJob(worker.Worker):
     def _tell_news(self, *, beyond: bool = False) -> None:
         """Publishes progress and how far actors may go; `beyond` the end if training needs it."""
         steps, train_step = self._learning.environment_step, self._learning.train_step_now
-        done = self._final is not None
+        done = self._ending is not None
         allowed = steps if done else self._learning.pacing.steps_allowed(steps, train_step)
         if not beyond:
             allowed = min(allowed, self._experiment.environment_steps)
@@ -386,7 +375,7 @@ class LearnerJob(worker.Worker):
 
     # The end.
 
-    def _finish(self, reason: str, status: str | None = None) -> None:
+    def _finish(self, reason: str, status: str | None = None, *, may_rejoin: bool = False) -> None:
         """Saves and exports, then publishes the final version as final."""
         train_step, run_dir = self._learning.train_step, self.job.run_dir
         if self._league is not None:
@@ -401,30 +390,21 @@ class LearnerJob(worker.Worker):
         )
         self._publisher.publish(train_step, now=True)
         self._write_row(final=True)
-        self._final = final_evaluation.FinalEvaluation(
+        self._ending = learner_ending.Ending(
             train_step,
-            self._settings.final_evaluation_seconds,
+            self._learning.environment_step,
+            evaluation_seconds=self._settings.final_evaluation_seconds,
             num_evaluators=self._num_evaluators,
+            may_rejoin=may_rejoin,
         )
-        self._finished_at = time.monotonic()
-        self._finished_with = self._learning.environment_step
         self._tell_news()
         logging.info("Training is complete: %s.", reason)
 
     def _rest(self) -> worker.PollResult:
         """Waits, after training is complete, for last reports and the final evaluation."""
         self._tell_news()
-        raters = self._evaluations.raters(self._final.version)
-        waited = time.monotonic() - self._finished_at
-        # Actors report the turns that they were in the middle of; for one that was killed, its
-        # successor does.
-        all_reported = waited > self._actors_awaited_seconds and not (
-            self._inbox.actors or self._inbox.lost
-        )
-        done = (all_reported or waited > _LAST_REPORTS_SECONDS) and not (
-            self._final.is_expected(self._inbox.present("evaluator"), raters, self._inbox.left)
-        )
-        if done and self._learning.environment_step != self._finished_with:
+        done = self._ending.is_over(self._inbox, self._evaluations)
+        if done and self._learning.environment_step != self._ending.environment_step:
             self._learning.save()
             self._write_row(final=True)
         if done:
@@ -433,7 +413,7 @@ class LearnerJob(worker.Worker):
 
     def _require_rated(self) -> None:
         """Raises if the final version cannot be evaluated: the run is not a success then."""
-        version = self._final.version
+        version = self._ending.version
         try:
             self._evaluations.require_finite(version)
         except errors.EvaluationError as error:
@@ -452,17 +432,6 @@ class LearnerJob(worker.Worker):
             self._league.draw()
 
     def _close_metrics(self) -> None:
-        run_dir = self.job.run_dir
         self._metric_files.close()
-        if self.job.displaced:
-            return
-        unsaved.ledger().attempt(
-            run_dir.curve.name,
-            lambda: curve.draw_curve(
-                jsonl.read_rows(run_dir.metrics_jsonl),
-                run_dir.curve,
-                run_dir.path.name,
-                self._experiment.evaluation.target_return,
-            ),
-            where=run_dir.curve,
-        )
+        if not self.job.displaced:
+            curve.draw_run(self.job.run_dir, self._experiment.evaluation.target_return)

@@ -16,7 +16,8 @@ from actor_learner.jobs.exchange import replay_connection
 from actor_learner.messaging import protocol
 from actor_learner.replay.server import server
 from actor_learner.replay.streams import recorded_replay
-from actor_learner.runs import league_side, model, table_checks
+from actor_learner.runs import model, table_checks
+from actor_learner.runs.league import league_side
 from actor_learner.support import disk_space, errors, fault_points, unsaved
 
 KIND = "replay"

@@ -11,7 +11,7 @@ import tensorflow as tf
 from actor_learner.jobs.exchange import inbox, publisher, reports
 from actor_learner.jobs.exchange import news as news_lib
 from actor_learner.messaging import local, messages, protocol
-from actor_learner.runs import reported_statistics
+from actor_learner.runs.progress import reported_statistics
 
 SECONDS = 20.0
 

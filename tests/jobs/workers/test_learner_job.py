@@ -6,7 +6,7 @@ import pytest
 
 from actor_learner import experiment as experiment_lib
 from actor_learner import run_directory
-from actor_learner.jobs.workers import learner, replay, run_files
+from actor_learner.jobs.workers import learner, learner_ending, replay, run_files
 from actor_learner.reporting import metric_files
 from tests.jobs import jobs_in_process
 
@@ -40,7 +40,7 @@ def test_a_learner_restarted_after_the_end_gives_actors_time_to_find_it(run, mon
             assert told[0].settings["dqn.fc_layer_params"] == "(4,)"
             assert told[0].description["name"] == jobs_in_process.RUN
             assert not trained.poll().done
-            trained._finished_at -= learner._REJOIN_SECONDS
+            trained._ending._began -= learner_ending._REJOIN_SECONDS
             assert trained.poll().done
         finally:
             for worker in reversed(started):

@@ -11,7 +11,7 @@ from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner import experience
 from actor_learner.acting import actor
-from actor_learner.agents import sequence_td
+from actor_learner.agents.losses import sequence_td
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.inference import protocol
 from actor_learner.replay.layouts import sequence_layout

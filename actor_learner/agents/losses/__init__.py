@@ -1,0 +1,1 @@
+"""Arithmetic of losses: advantages, TD errors, targets, as functions of tensors."""

@@ -1,0 +1,1 @@
+"""The networks of our agents, and the layers that they consist of."""

@@ -1,0 +1,1 @@
+"""Evaluates a run's policies: rates them, keeps the best, and says whether training may end."""

@@ -1,0 +1,1 @@
+"""A run's league: who plays whom, and what comes of it."""
