@@ -11,7 +11,7 @@ from tf_agents.trajectories import time_step as ts
 
 from actor_learner import experiment as experiment_lib
 from actor_learner.agents import dqn
-from actor_learner.learning import best_policy_trigger, evaluation
+from actor_learner.learning import best_policy_trigger
 from actor_learner.parameters import packing
 from actor_learner.parameters import store as store_lib
 from actor_learner.runs import model
@@ -296,7 +296,7 @@ def test_a_learner_that_dies_over_a_candidate_gets_it_again(
 ):
     sent = candidate(4, 10.0)
     with monkeypatch.context() as patch:
-        where = store if dies_in == "push" else evaluation
+        where = store if dies_in == "push" else best_policy_trigger
         patch.setattr(where, dies_in, lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             make(keeper).take(*sent)
