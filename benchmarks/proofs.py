@@ -58,7 +58,8 @@ PROOFS = {
     "td3_pendulum": Proof(OFF_POLICY, -180.0, seeds=3, needed=2),
     "dqn_lunarlander": Proof(OFF_POLICY, 200.0, seeds=3, needed=2),
     "ppo_cartpole": Proof(ON_POLICY, 475.0, seeds=5, needed=4),
-    "impala_cartpole": Proof(ON_POLICY, 475.0, seeds=5, needed=4),
+    # Needs 60,000 to 300,000 steps: the median of five seeds says little.
+    "impala_cartpole": Proof(ON_POLICY, 475.0, seeds=15, needed=12),
     "per_dqn_cartpole": Proof(OFF_POLICY, 475.0, seeds=5, needed=4),
     # The leaf above has twice the learning rate of dqn_cartpole: this is DQN with that rate.
     "dqn_cartpole_fast_rate": Proof(
@@ -79,7 +80,7 @@ PROOFS = {
     ),
     "bc_cartpole": Proof(OFFLINE, 475.0, seeds=5, needed=4, expert="dqn_cartpole"),
     "cql_pendulum": Proof(
-        OFFLINE, -200.0, seeds=3, needed=2, expert="sac_pendulum", whole_run=True
+        OFFLINE, -200.0, seeds=6, needed=4, expert="sac_pendulum", whole_run=True
     ),
     "ppo_lunarlander": Proof(ON_POLICY, 200.0, seeds=3, needed=3),
     "dqn_cartpole_jobs": Proof(JOBS, 475.0, seeds=5, needed=4, leaf="dqn_cartpole", actors=2),
