@@ -26,6 +26,7 @@ _LABELS = ("#c2410c", "#1d4ed8", "#15803d", "#7e22ce", "#b45309", "#0e7490")
 _TOP_TICKS = 6
 _GRID_POINTS = 400
 _RESAMPLES = 1_000
+_ENVIRONMENT_STEPS, _TRAIN_STEPS = "environment_steps", "train_steps"
 
 
 def draw_run(run_dir: run_directory.RunDirectory, target_return: float | None = None) -> None:
@@ -48,23 +49,25 @@ def draw_curve(
 ) -> None:
     """Draws one run: the return while training, evaluations as mean ± std, and the target.
 
-    The lower axis counts environment steps, the upper one shows the wall-clock time at which they
-    were reached. Rows without a finished episode leave an empty, labelled picture. The file
-    replaces an older one only when complete.
+    The lower axis counts environment steps, or train steps where nothing is collected; the upper
+    one shows the wall-clock time at which they were reached. Rows without a finished episode leave
+    an empty, labelled picture. The file replaces an older one only when complete.
     """
     drawing, ax = _new_figure(title)
-    steps, returns = _series(rows, "return")
-    evaluated_at, evaluations = _series(rows, "eval_return")
+    counted = _counted(rows)
+    steps, returns = _series(rows, "return", counted)
+    evaluated_at, evaluations = _series(rows, "eval_return", counted)
     if steps.size:
-        low_steps, low = _series(rows, "min_return")
-        high_steps, high = _series(rows, "max_return")
+        low_steps, low = _series(rows, "min_return", counted)
+        high_steps, high = _series(rows, "max_return", counted)
         if np.array_equal(low_steps, high_steps) and low.size:
             ax.fill_between(low_steps, low, high, color=_RETURN, alpha=0.13, linewidth=0, zorder=1)
         ax.plot(
             steps, returns, color=_RETURN, linewidth=1.2, zorder=2, label="training (recent mean)"
         )
     if evaluated_at.size:
-        spread = np.array([float(r.get("eval_return_std", 0.0)) for r in _finite_rows(rows)])
+        chosen = _finite_rows(rows, "eval_return", counted)
+        spread = np.array([float(row.get("eval_return_std", 0.0)) for row in chosen])
         ax.fill_between(
             evaluated_at,
             evaluations - spread,
@@ -88,8 +91,8 @@ def draw_curve(
             zorder=4,
             label="evaluation (mean ± std)",
         )
-    _finish(ax, target_return, empty=not steps.size and not evaluated_at.size)
-    _add_time_axis(ax, rows)
+    _finish(ax, target_return, counted, empty=not steps.size and not evaluated_at.size)
+    _add_time_axis(ax, rows, counted)
     _save(drawing, path)
 
 
@@ -121,8 +124,10 @@ def draw_seed_bands(
     """
     drawing, ax = _new_figure(title)
     drawn: dict[str, tuple[int, float, float, float]] = {}
+    counted = _counted([row for seeds in runs.values() for rows in seeds for row in rows])
     for index, (label, seeds) in enumerate(runs.items()):
-        series = [pair for pair in (_series(rows, value) for rows in seeds) if pair[0].size]
+        series = [_series(rows, value, counted) for rows in seeds]
+        series = [pair for pair in series if pair[0].size]
         if not series:
             continue
         color = _LABELS[index % len(_LABELS)]
@@ -159,6 +164,7 @@ def draw_seed_bands(
     _finish(
         ax,
         target,
+        counted,
         empty=not drawn,
         y_label=_y_label(value),
         legend_title="mean, and 95 % bootstrap interval\n(thin: each seed; a dot where it ended)"
@@ -182,18 +188,23 @@ def _y_label(value: str) -> str:
     return {"eval_return": "evaluation return", "return": "return"}.get(value, value)
 
 
-def _finite_rows(rows: Sequence[logger_lib.Row], key: str = "eval_return") -> list[logger_lib.Row]:
-    return [
-        row
-        for row in rows
-        if key in row and "environment_steps" in row and math.isfinite(float(row[key]))
-    ]
+def _counted(rows: Sequence[logger_lib.Row]) -> str:
+    """The steps that tell rows apart: recorded experience has no environment steps."""
+    offline = not any(row.get(_ENVIRONMENT_STEPS) for row in rows)
+    trained = any(row.get(_TRAIN_STEPS) for row in rows)
+    return _TRAIN_STEPS if offline and trained else _ENVIRONMENT_STEPS
 
 
-def _series(rows: Sequence[logger_lib.Row], key: str) -> tuple[np.ndarray, np.ndarray]:
-    """Environment steps and the finite values of `key`, each [points]."""
-    chosen = _finite_rows(rows, key)
-    steps = np.array([float(row["environment_steps"]) for row in chosen])
+def _finite_rows(rows: Sequence[logger_lib.Row], key: str, counted: str) -> list[logger_lib.Row]:
+    return [row for row in rows if key in row and counted in row and math.isfinite(float(row[key]))]
+
+
+def _series(
+    rows: Sequence[logger_lib.Row], key: str, counted: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """The steps `counted` and the finite values of `key`, each [points]."""
+    chosen = _finite_rows(rows, key, counted)
+    steps = np.array([float(row[counted]) for row in chosen])
     return steps, np.array([float(row[key]) for row in chosen])
 
 
@@ -226,6 +237,7 @@ def _new_figure(title: str) -> tuple[figure.Figure, axes.Axes]:
 def _finish(
     ax: axes.Axes,
     target: float | None,
+    counted: str,
     *,
     empty: bool,
     y_label: str = "return",
@@ -233,7 +245,7 @@ def _finish(
 ) -> None:
     from matplotlib import ticker
 
-    ax.set_xlabel("environment steps", color=_INK)
+    ax.set_xlabel(counted.replace("_", " "), color=_INK)
     ax.set_ylabel(y_label, color=_INK)
     ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _short_count(value)))
     ax.grid(True, color=_FAINT, linewidth=0.6, zorder=0)
@@ -290,9 +302,9 @@ def _finish(
         )
 
 
-def _add_time_axis(ax: axes.Axes, rows: Sequence[logger_lib.Row]) -> None:
+def _add_time_axis(ax: axes.Axes, rows: Sequence[logger_lib.Row], counted: str) -> None:
     """Marks on the upper edge the wall-clock times at which steps were reached."""
-    steps, seconds = _series(rows, "seconds")
+    steps, seconds = _series(rows, "seconds", counted)
     if steps.size < 2 or seconds[-1] <= seconds[0]:
         return
     ticks = _round_times(seconds[-1])

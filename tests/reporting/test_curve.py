@@ -50,6 +50,27 @@ def test_return_evaluation_and_target_are_all_drawn(tmp_path):
     assert list(path.parent.iterdir()) == [path]
 
 
+def width_of(path, color):
+    """Columns between the leftmost and the rightmost pixel of a colour."""
+    picture = imageio.imread(path)[..., :3].astype(int)
+    columns = np.flatnonzero((np.abs(picture - color).max(axis=-1) <= 2).any(axis=0))
+    return int(np.ptp(columns))
+
+
+@pytest.mark.parametrize("seeds", [False, True])
+def test_runs_that_collect_nothing_are_drawn_over_their_train_steps(tmp_path, seeds):
+    path = tmp_path / "curve.png"
+    rows = [
+        {"seconds": n, "environment_steps": 0, "train_steps": 100 * n, "eval_return": 3.0 * n}
+        for n in range(10)
+    ]
+    if seeds:
+        curve.draw_seed_bands({"bc": [rows, rows]}, path, "bc_cartpole")
+    else:
+        curve.draw_curve(rows, path, "bc_cartpole")
+    assert width_of(path, EVALUATION) > 800  # Of 1,200; all in one column before.
+
+
 def test_without_evaluation_or_target_neither_is_drawn(tmp_path):
     path = tmp_path / "curve.png"
     curve.draw_curve(make_rows(evaluate_every=1000), path, "dqn_cartpole")
