@@ -61,6 +61,15 @@ def read(counter: tf.Variable) -> Any:
     return np.asarray(tf.raw_ops.ReadVariableOp(resource=handle, dtype=counter.dtype))[()]
 
 
+def assign(counter: tf.Variable, value: float) -> None:
+    """Gives a scalar variable a value; makes one tensor.
+
+    `variable.assign` of a Python number loses 640 bytes each time, whatever the version of Python:
+    TensorFlow keeps a tensor of every such number that it has seen, for ever.
+    """
+    counter.assign(np.asarray(value, counter.dtype.as_numpy_dtype), read_value=False)
+
+
 def add(counter: tf.Variable, steps: int) -> None:
     """Raises a counter; makes no tensor if it was raised by so many steps before."""
     counter.assign_add(constant(int(steps), counter.dtype), read_value=False)
@@ -71,4 +80,4 @@ def add(counter: tf.Variable, steps: int) -> None:
 def constant(value: int, dtype: tf.DType) -> tf.Tensor:
     """A scalar eager tensor that is made once and used again in later calls."""
     with tf.init_scope():
-        return tf.constant(value, dtype)
+        return tf.constant(np.asarray(value, dtype.as_numpy_dtype))  # See `assign`.

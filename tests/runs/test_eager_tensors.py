@@ -10,6 +10,7 @@ from actor_learner import evaluation_settings, experiment, run_directory, run_se
 from actor_learner.agents import dqn
 from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.learning import priority_ring
+from actor_learner.parameters import packing
 from actor_learner.replay.streams import lane_replay, seeded_replay, window_replay
 from actor_learner.runs import one_process
 from actor_learner.runs.runners import turns
@@ -49,6 +50,14 @@ def test_a_counter_is_read_with_one_tensor_and_raised_with_none():
     assert lost_per_call(lambda: counters.read(counter)) == 1
     assert lost_per_call(lambda: counters.add(counter, 7)) == 0
     assert counters.read(counter) == counter.numpy() == 7 * 1_020
+
+
+def test_a_policy_is_packed_and_assigned_with_one_tensor_each():
+    """By a learner that publishes and an actor that takes over, several times per second."""
+    made = packing.Packing([tf.Variable(tf.zeros(shape)) for shape in ([4, 8], [8], [8, 2], [2])])
+    packed = made.pack()
+    assert lost_per_call(made.pack) == 1
+    assert lost_per_call(lambda: made.assign(packed)) == 1
 
 
 def test_a_look_for_new_priorities_makes_one_tensor():

@@ -5,6 +5,7 @@ import gc
 import tensorflow as tf
 
 from actor_learner.support import counters
+from tests import heap
 from tests.learning import tiny_agent, tiny_learner
 
 
@@ -39,3 +40,12 @@ def test_a_learner_says_where_its_train_step_stands_after_each_run(tmp_path):
             assert counters.latest(step) == expected
         trained.run(4)
         assert counters.latest(step) == 15
+
+
+@heap.needed
+def test_a_counter_is_given_values_without_losing_memory():
+    counter = tf.Variable(0, dtype=tf.int64)
+    # TensorFlow keeps a tensor of every Python number: if it does not, `assign` is not needed.
+    assert heap.lost_per_call(counter.assign) > 300
+    assert heap.lost_per_call(lambda number: counters.assign(counter, number)) < 30
+    assert counter.numpy() == 11_999

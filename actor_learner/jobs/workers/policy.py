@@ -11,7 +11,7 @@ from actor_learner import jobs_settings
 from actor_learner.inference import policy_service, server
 from actor_learner.jobs import worker
 from actor_learner.jobs.exchange import follower, peer, replay_connection
-from actor_learner.support import errors, seeds
+from actor_learner.support import counters, errors, seeds
 
 KIND = "policy"
 _SERVE_SECONDS = 0.05
@@ -98,11 +98,11 @@ class PolicyJob(worker.Worker):
         """Applies the learner's news, between two batches."""
         news, changed = self._follower.news, self._follower.apply()
         if changed:
-            self._model.train_step.assign(self._follower.version)
+            counters.assign(self._model.train_step, self._follower.version)
         if news is not None and news.environment_step > self._environment_step:
             # Schedules read it; new values take effect as those of the policy do.
             self._environment_step, changed = news.environment_step, True
-            self._model.environment_step.assign(news.environment_step)
+            counters.assign(self._model.environment_step, news.environment_step)
         if changed:
             self._service.refresh(self._follower.version, max(0, self._follower.epoch))
 
@@ -123,5 +123,5 @@ class PolicyJob(worker.Worker):
             self._follower.apply(_WAIT_SECONDS)
             if self._follower.news is None:
                 self.job.stopping.wait(_WAIT_SECONDS / 4)
-        self._model.train_step.assign(self._follower.version)
+        counters.assign(self._model.train_step, self._follower.version)
         self._service.refresh(self._follower.version, self._follower.epoch)

@@ -20,7 +20,7 @@ from actor_learner.parameters import packing as packing_lib
 from actor_learner.parameters import store as store_lib
 from actor_learner.parameters import variables as variables_lib
 from actor_learner.runs import model as model_lib
-from actor_learner.support import unsaved
+from actor_learner.support import counters, unsaved
 
 POLICY = "policy"
 """Name of the policy in the run's parameter store."""
@@ -103,7 +103,7 @@ class BestPolicyKeeper:
         if packed.shape != (self._packing.size,):
             raise ValueError(f"{packed.shape} bytes where the policy has {self._packing.size}")
         self._packing.assign(packed)
-        self._model.train_step.assign(score["train_step"])
+        counters.assign(self._model.train_step, score["train_step"])
         if for_run:
             self._trigger.keep(score)
         if for_store:
