@@ -28,6 +28,7 @@ _NAMES = {
     "Evaluator": "actor_learner.acting.evaluator",
     "PerLaneObserver": "actor_learner.acting.per_lane",
     "AgentSpec": "actor_learner.agent_spec",
+    "Collecting": "actor_learner.collecting",
     "Algorithm": "actor_learner.agents.algorithm",
     "World": "actor_learner.agents.algorithm",
     "bc": "actor_learner.agents.bc",

@@ -20,6 +20,7 @@ from actor_learner.agents.ppo import ppo as ppo
 from actor_learner.agents.r2d2 import r2d2 as r2d2
 from actor_learner.agents.sac import sac as sac
 from actor_learner.agents.td3 import td3 as td3
+from actor_learner.collecting import Collecting as Collecting
 from actor_learner.environments import suite_atari as suite_atari
 from actor_learner.environments import suite_gymnasium as suite_gymnasium
 from actor_learner.environments import suite_mujoco as suite_mujoco

@@ -2,6 +2,7 @@
 
 from actor_learner import (
     agent_spec,
+    collecting,
     evaluation_settings,
     experiment,
     jobs_settings,
@@ -72,6 +73,7 @@ ROOMS = (
     bricks,
     c51,
     cartpole,
+    collecting,
     cql_sac,
     crossing,
     ddpg,

@@ -114,11 +114,11 @@ class ActingSide:
                 # Each lane fills its unrolls at its own pace: a turn ends with a batch of them.
                 self._items_per_turn = plan.stream.cells_per_batch(plan.experience)
                 group_steps = 1
-            if group_steps is None and graph_unroll.fits(env, algorithm.agent.collect_policy):
+            if group_steps is None and graph_unroll.fits(env, algorithm.collect_policy):
                 group_steps = plan.steps_per_turn // plan.num_lanes
             self.actor = actor.Actor(
                 env,
-                algorithm.agent.collect_policy,
+                algorithm.collect_policy,
                 train_step,
                 steps_per_run=None if group_steps else plan.collect_steps,
                 group_steps_per_run=group_steps,

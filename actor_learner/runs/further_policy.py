@@ -113,7 +113,7 @@ class FurtherPolicy:
         """Builds what needs the server, restores a checkpoint, and joins the world."""
         self._server = replay
         self._epoch = epoch
-        plan, agent = self._plan, self._algorithm.agent
+        plan = self._plan
         self._writer = plan.stream.observer(
             plan.experience, client, version=lambda: self._resident.version
         )
@@ -125,7 +125,7 @@ class FurtherPolicy:
         statistics = metrics.EpisodeStatistics(self._experiment.reporting.window)
         self._resident = resident.Resident(
             self._group,
-            agent.collect_policy,
+            self._algorithm.collect_policy,
             observers=[*([] if takes_transitions else [writes]), statistics],
             transition_observers=[writes] if takes_transitions else [],
             environment_step=self._environment_step,

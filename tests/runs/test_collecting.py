@@ -1,0 +1,86 @@
+"""`Collecting` and the options of `AgentSpec` like it: how policies act while they collect."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tf_agents.trajectories import time_step as ts
+
+from actor_learner import AgentSpec, AgentWorld, Collecting, Evaluation, Experiment, dqn, ppo, r2d2
+from actor_learner import experiment as experiment_lib
+from actor_learner.environments import spread
+from actor_learner.run_directory import RunDirectory
+from actor_learner.runs.one_process import OneProcess
+from actor_learner.support import errors
+
+# Explores with every step, and never learns anything.
+RESTLESS = functools.partial(
+    dqn, fc_layer_params=(8,), epsilon_start=1.0, epsilon_end=1.0, learning_rate=0.0
+)
+
+
+def experiment(agents=(), **more):
+    return Experiment(
+        environment=functools.partial(AgentWorld, spread.Spread, num_envs=2, agents=agents),
+        evaluation=Evaluation(episodes=2, interval=0),
+        **{
+            "agent": RESTLESS,
+            "initial_random_steps": 0,
+            "updates_per_step": 0.1,
+            "batch_size": 8,
+            "environment_steps": 120,
+            **more,
+        },
+    )
+
+
+def share_of_greedy_actions(plan, address, agent):
+    """Of the steps in a table, how many are what the policy would do greedily."""
+    batch, _ = next(iter(plan.stream.dataset(plan.experience, address, 64, 20.0)))
+    observed = batch.observation[:, 0]
+    best = experiment_lib.greedy(agent.policy).action(ts.restart(observed, 64)).action
+    return np.mean(best.numpy() == batch.action[:, 0].numpy())
+
+
+@pytest.mark.parametrize("main, other", [(True, False), (False, True)])
+def test_a_policy_acts_greedily_while_it_collects(tmp_path, main, other):
+    others = AgentSpec(
+        policy="others",
+        agent=RESTLESS,
+        batch_size=8,
+        initial_random_steps=0,
+        updates_per_step=0.1,
+        deterministic_action=other,
+    )
+    made = experiment(
+        [AgentSpec("agent_0"), others], collecting=Collecting(deterministic_action=main)
+    )
+    with OneProcess(made, RunDirectory(tmp_path), seed=0) as training:
+        training.run()
+        address = training._replay.server.address
+        (further,) = training._further._all
+        shares = [
+            share_of_greedy_actions(part._plan, address, part._algorithm.agent)
+            for part in (training, further)
+        ]
+    for share, greedy in zip(shares, (main, other)):
+        assert (share == 1.0) == greedy
+        assert share > 0.0
+
+
+@pytest.mark.parametrize("agent", [ppo, r2d2])
+def test_agents_that_learn_from_how_they_chose_cannot_collect_greedily(tmp_path, agent):
+    made = experiment(agent=agent, collecting=Collecting(deterministic_action=True))
+    env = made.make_environment(0)
+    counter = tf.Variable(0, dtype=tf.int64)
+    with pytest.raises(errors.ConfigError, match="learns from how its collect policy chose"):
+        made.make_algorithm(env, counter, counter)
+
+
+def test_options_of_collecting_are_refused_where_nobody_reads_them():
+    with pytest.raises(errors.ConfigError, match=r"bind that instead") as caught:
+        AgentSpec(deterministic_action=True)
+    assert "Collecting.deterministic_action" in str(caught.value)
+    with pytest.raises(errors.ConfigError, match="frozen_policy.which says"):
+        AgentSpec(policy="x", deterministic_action=True, frozen=lambda *_: None)
