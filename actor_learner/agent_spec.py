@@ -61,6 +61,9 @@ class AgentSpec:
         frame_stack: int | None = None,
         max_num_steps: int | None = None,
         deterministic_action: bool = False,
+        sample_steps: int | None = None,
+        bootstrap_steps: int | None = None,
+        burn_in_steps: int | None = None,
     ) -> None:
         try:
             self._pattern = re.compile(agents)
@@ -89,7 +92,12 @@ class AgentSpec:
             "initial_random_steps": initial_random_steps,
         }
         # All are passed on, so that gin's bindings of `Collecting`, of `main`, do not reach it.
-        of_collecting: dict[str, Any] = {"deterministic_action": deterministic_action}
+        of_collecting: dict[str, Any] = {
+            "deterministic_action": deterministic_action,
+            "sample_steps": sample_steps,
+            "bootstrap_steps": bootstrap_steps,
+            "burn_in_steps": burn_in_steps,
+        }
         for name, value in {**training, **of_collecting}.items():
             is_set = value is not None and value is not False and value != ()
             if is_set and agent is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actor_learner.support import configurable
+from actor_learner.support import configurable, errors
 
 
 @configurable.register
@@ -14,7 +14,38 @@ class Collecting:
     Args:
       deterministic_action: Act greedily while collecting, once the random steps are taken: as in
         evaluations. For agents that learn from any policy's experience.
+      sample_steps: Together with the next two: an item is `burn_in_steps + sample_steps +
+        bootstrap_steps` consecutive steps of a lane, and the next one begins `sample_steps` later.
+        Of `UnrollQueue` and `SequenceReplay`, whose own lengths it replaces. None leaves these.
+      bootstrap_steps: None is the agent's `n_step`; 1, the observation alone, for unrolls.
+      burn_in_steps: None is what the agent says, such as `r2d2.burn_in`, with which it must agree.
     """
 
-    def __init__(self, *, deterministic_action: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        deterministic_action: bool = False,
+        sample_steps: int | None = None,
+        bootstrap_steps: int | None = None,
+        burn_in_steps: int | None = None,
+    ) -> None:
+        lengths = {
+            "sample_steps": (sample_steps, 1),
+            "bootstrap_steps": (bootstrap_steps, 1),
+            "burn_in_steps": (burn_in_steps, 0),
+        }
+        for name, (value, least) in lengths.items():
+            if value is None:
+                continue
+            if value != int(value) or value < least:
+                raise errors.ConfigError(
+                    f"{name} must be a whole number, {least} or more, got {value!r}"
+                )
+            if sample_steps is None:
+                raise errors.ConfigError(
+                    f"{name} is {value}, but sample_steps, the steps between two items, is not set"
+                )
         self.deterministic_action = deterministic_action
+        self.sample_steps = sample_steps
+        self.bootstrap_steps = bootstrap_steps
+        self.burn_in_steps = burn_in_steps

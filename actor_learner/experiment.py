@@ -307,12 +307,13 @@ class Experiment:
         Raises:
           errors.ConfigError: If the settings do not fit the algorithm.
         """
-        stream = chosen = stream_choice.choose(
+        chosen = stream_choice.choose(
             algorithm,
             self._replay,
             deterministic=self.deterministic,
             save_replay=self.checkpoints.save_replay,
         )
+        stream = chosen = stream_choice.with_window(chosen, algorithm, self.collecting)
         if policy is not None:
             stream = chosen.for_policy(policy, turn_ticks)
         if lanes_apart:

@@ -191,6 +191,62 @@ def test_sequences_begin_with_a_step_of_somebody():
         replay.stop()
 
 
+def episodes(world, ticks):
+    """The observations of each whole episode of each agent, the final one included."""
+    found = []
+    for seed in seeding.lane_seeds(SEED, LANES):
+        for steps in counting_world.play(world(), seed, ticks).values():
+            for step in steps:
+                if step.is_first:
+                    rows = []
+                rows.append(step.observation)
+                if step.is_last:
+                    found.append([*rows, step.next_observation])
+    return found
+
+
+@pytest.mark.parametrize("window", [(0, 2, 1), (1, 3, 1), (1, 2, 2)])
+def test_windows_are_consecutive_steps_that_advance_by_sample_steps(window):
+    world, (burn_in, sample, bootstrap) = counting_world.CountingParallelWorld, window
+    length = burn_in + sample + bootstrap
+
+    def windows(ticks):
+        found = set()
+        for rows in episodes(world, ticks):
+            num_starts = 1 + max(0, -(-(len(rows) - length) // sample))
+            found |= {tuple(rows[i * sample :][:length]) for i in range(num_starts)}
+        return found
+
+    env = make(world)
+    replay, stream, experience, writer, _ = collect(
+        env, sequence_replay.SequenceReplay().with_window(burn_in, sample, bootstrap)
+    )
+    found = set()
+    try:
+        writer.flush()
+        num_items = replay.info().tables[stream.table_name].size
+        keys = set()
+        for sample_, info in stream.dataset(experience, replay.address, 32, 20.0):
+            sequence = tf.nest.map_structure(lambda leaf: leaf.numpy(), sample_["experience"])
+            for observed, mask in zip(
+                sequence.trajectory.observation["observation"], sequence.mask
+            ):
+                assert len(mask) == length
+                found.add(tuple(tuple(row) for row in observed[mask > 0].tolist()))
+            keys |= set(info.key.numpy().tolist())
+            if len(keys) == num_items:
+                break
+    finally:
+        replay.stop()
+    assert len(found) == num_items
+    # The last row of an episode comes with the tick after it.
+    whole = windows(TICKS - 1)
+    assert len(whole) > 50
+    assert whole <= found
+    unfinished = found - windows(2 * TICKS)
+    assert not unfinished
+
+
 @pytest.mark.parametrize("world", WORLDS)
 def test_steps_counted_are_those_that_agents_took(world):
     env = make(world)

@@ -78,6 +78,64 @@ def test_agents_that_learn_from_how_they_chose_cannot_collect_greedily(tmp_path,
         made.make_algorithm(env, counter, counter)
 
 
+def plan_of(made, policy=None):
+    """What an experiment comes to for `main`, or for a further policy; and the algorithm."""
+    env = made.make_environment(0)
+    counter = tf.Variable(0, dtype=tf.int64)
+    if policy is not None:
+        made = made.for_policy(env.spec_of(policy))
+    algorithm = made.make_algorithm(env, counter, counter)
+    return made.plan(algorithm, env.batch_size, policy=policy), algorithm
+
+
+def rows_of_item(plan):
+    (table,) = plan.stream.tables(plan.experience)
+    record = table.info.signature["record"]
+    return int(np.prod(record.shape[:2])), record.shape
+
+
+REMEMBERING = functools.partial(
+    r2d2, fc_layer_params=(8,), lstm_size=4, head_layer_params=(8,), n_step=2, burn_in=3
+)
+
+
+@pytest.mark.parametrize("bootstrap, length", [(None, 9), (5, 12)])
+def test_windows_have_the_length_of_their_parts_and_advance_by_sample_steps(bootstrap, length):
+    others = AgentSpec(
+        policy="others", agent=REMEMBERING, sample_steps=4, bootstrap_steps=bootstrap
+    )
+    made = experiment([AgentSpec("agent_0"), others])
+    plan, _ = plan_of(made, "others")
+    assert rows_of_item(plan)[0] == length  # 3 of burn-in, 4, and by default n_step more.
+    assert plan.stream.num_transitions(plan.experience, 1) == 4
+    collecting = Collecting(sample_steps=4, bootstrap_steps=bootstrap, burn_in_steps=3)
+    plan, _ = plan_of(experiment(agent=REMEMBERING, collecting=collecting, updates_per_step=None))
+    assert rows_of_item(plan)[0] == length
+    assert plan.stream.num_transitions(plan.experience, 1) == 4
+
+
+def test_sample_steps_are_the_length_of_unrolls():
+    more = dict(agent=ppo, initial_random_steps=None, updates_per_step=None, batch_size=64)
+    plan, _ = plan_of(experiment(collecting=Collecting(sample_steps=5), **more))
+    assert plan.group_steps == 5
+    with pytest.raises(errors.ConfigError, match="bootstrap_steps 2, but an unroll begins with"):
+        plan_of(experiment(collecting=Collecting(sample_steps=5, bootstrap_steps=2), **more))
+
+
+@pytest.mark.parametrize(
+    "agent, options, words",
+    [
+        (RESTLESS, dict(sample_steps=4), "as many steps as the agent's n_step"),
+        (REMEMBERING, dict(sample_steps=4, burn_in_steps=2), "does not learn from the first 3"),
+        (REMEMBERING, dict(bootstrap_steps=4), "sample_steps, the steps between two items"),
+        (REMEMBERING, dict(sample_steps=0), "sample_steps must be a whole number, 1 or more"),
+    ],
+)
+def test_windows_that_do_not_fit_are_refused(agent, options, words):
+    with pytest.raises(errors.ConfigError, match=words):
+        plan_of(experiment(agent=agent, collecting=Collecting(**options)))
+
+
 def test_options_of_collecting_are_refused_where_nobody_reads_them():
     with pytest.raises(errors.ConfigError, match=r"bind that instead") as caught:
         AgentSpec(deterministic_action=True)

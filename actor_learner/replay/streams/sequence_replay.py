@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from typing import Any, Callable
 
@@ -34,7 +35,9 @@ class SequenceReplay(sample_stream.SampleStream):
 
     Args:
       capacity: Sequences kept; the oldest leave first. Memory is about `period` steps for each.
-      sequence_length: Steps of a sequence, a multiple of `period`; shorter episodes are filled up.
+      sequence_length: Steps of a sequence; shorter episodes are filled up. Sequences are stored
+        most cheaply if it is a multiple of `period`, for they are made of blocks of the greatest
+        common divisor of the two, each with a policy state.
       period: Steps between the beginnings of two sequences of an episode: they overlap by
         `sequence_length - period`.
       frame_stack: Frames that an observation is made of, if the environment stacks the latest ones
@@ -118,6 +121,11 @@ class SequenceReplay(sample_stream.SampleStream):
             f"burn_in must be below sequence_length - period ({length - period}), or {lost} would "
             f"never be learned from in episodes longer than a sequence: {remedy}"
         )
+
+    def with_window(self, burn_in: int, sample: int, bootstrap: int) -> SequenceReplay:
+        own = copy.copy(self)
+        own._sequence_length, own._period = burn_in + sample + bootstrap, sample
+        return own
 
     def tables(self, experience: Experience) -> list[reverb.Table]:
         exponent = {}

@@ -149,6 +149,9 @@ CASES = {
     "half": (6, 3, [(1, 8), (5, 6), (20,)]),
     "three quarters": (8, 2, [(3, 9), (16, 7, 1)]),
     "one lane": (6, 3, [(5, 2, 12)]),
+    "blocks of two": (6, 4, [(1, 11), (7, 4), (9,)]),
+    "single rows": (5, 3, [(2, 8), (6, 7), (20,), (4, 3)]),
+    "one row of overlap": (5, 4, [(3, 9), (16, 7, 1)]),
 }
 
 
@@ -328,9 +331,9 @@ def test_large_observations_keep_a_column_of_their_own_and_arrive_whole():
         observer.close()
 
 
-def test_lengths_that_blocks_cannot_make_up_are_refused():
-    with pytest.raises(errors.ConfigError, match="sequence_length is 80 and period is 30"):
-        sequence_replay.SequenceReplay(sequence_length=80, period=30)
+def test_lengths_that_leave_out_steps_between_two_sequences_are_refused():
+    with pytest.raises(errors.ConfigError, match="sequence_length is 80 and period is 90"):
+        sequence_replay.SequenceReplay(sequence_length=80, period=90)
 
 
 def learned_steps(length, period, burn_in, episode_length):
