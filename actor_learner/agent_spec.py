@@ -64,6 +64,8 @@ class AgentSpec:
         sample_steps: int | None = None,
         bootstrap_steps: int | None = None,
         burn_in_steps: int | None = None,
+        tables: Sequence[str] = (),
+        copy_size: int | None = None,
     ) -> None:
         try:
             self._pattern = re.compile(agents)
@@ -97,10 +99,12 @@ class AgentSpec:
             "sample_steps": sample_steps,
             "bootstrap_steps": bootstrap_steps,
             "burn_in_steps": burn_in_steps,
+            "tables": tables,
+            "copy_size": copy_size,
         }
         for name, value in {**training, **of_collecting}.items():
-            is_set = value is not None and value is not False and value != ()
-            if is_set and agent is None:
+            is_left_out = value is None or value is False or value == ()
+            if not is_left_out and agent is None:
                 raise errors.ConfigError(_unread(name, policy, name in of_collecting))
         for name, value in (("frame_stack", frame_stack), ("max_num_steps", max_num_steps)):
             if value is not None and (value != int(value) or value < 1):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from actor_learner.support import configurable, errors
 
 
@@ -19,6 +21,10 @@ class Collecting:
         Of `UnrollQueue` and `SequenceReplay`, whose own lengths it replaces. None leaves these.
       bootstrap_steps: None is the agent's `n_step`; 1, the observation alone, for unrolls.
       burn_in_steps: None is what the agent says, such as `r2d2.burn_in`, with which it must agree.
+      tables: Names of the tables that every item goes to, several for several readers. The first
+        is the learner's, and replaces the name that its stream has given it; each of the others
+        keeps the latest items for whoever reads them, and never makes the actor wait.
+      copy_size: Items that each of the others keeps; None is as many as the first.
     """
 
     def __init__(
@@ -28,6 +34,8 @@ class Collecting:
         sample_steps: int | None = None,
         bootstrap_steps: int | None = None,
         burn_in_steps: int | None = None,
+        tables: Sequence[str] = (),
+        copy_size: int | None = None,
     ) -> None:
         lengths = {
             "sample_steps": (sample_steps, 1),
@@ -49,3 +57,26 @@ class Collecting:
         self.sample_steps = sample_steps
         self.bootstrap_steps = bootstrap_steps
         self.burn_in_steps = burn_in_steps
+        self.tables = _table_names(tables)
+        if copy_size is not None:
+            if len(self.tables) < 2:
+                raise errors.ConfigError(
+                    f"copy_size is {copy_size}, but tables names no table besides the learner's"
+                )
+            if copy_size != int(copy_size) or copy_size < 1:
+                raise errors.ConfigError(f"copy_size must be 1 or more, got {copy_size!r}")
+        self.copy_size = copy_size
+
+
+def _table_names(names: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise errors.ConfigError(f"tables is {names!r}; it must be a list of names: [{names!r}]")
+    for name in names:
+        if not isinstance(name, str) or not name or "@" in name:
+            raise errors.ConfigError(
+                f"tables has {name!r}; names must be texts that are not empty, without '@', behind "
+                "which a run writes its id"
+            )
+    if len(set(names)) < len(names):
+        raise errors.ConfigError(f"tables names one twice: {list(names)}")
+    return tuple(names)

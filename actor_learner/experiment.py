@@ -27,6 +27,7 @@ from actor_learner.acting import ring as ring_lib
 from actor_learner.agents import algorithm as algorithm_lib
 from actor_learner.agents.networks import network_variables
 from actor_learner.environments import factories
+from actor_learner.replay.server import tables
 from actor_learner.replay.streams import apart, sample_stream
 from actor_learner.support import configurable, errors
 
@@ -316,6 +317,9 @@ class Experiment:
         stream = chosen = stream_choice.with_window(chosen, algorithm, self.collecting)
         if policy is not None:
             stream = chosen.for_policy(policy, turn_ticks)
+        names = self.collecting.tables
+        if names:
+            stream = stream_choice.with_table(stream, names[0])
         if lanes_apart:
             experiment_checks.refuse_memory(algorithm.agent.collect_policy, algorithm.name)
             stream = apart.Apart(stream, num_lanes)
@@ -383,6 +387,8 @@ class Experiment:
             group_steps=group_steps,
             collect_steps=self._collect_steps or max(64, num_lanes),
             publish_seconds=self._publish_seconds_for(group_steps),
+            copies=tuple(tables.of_run(name, run_id) if run_id else name for name in names[1:]),
+            copy_size=self.collecting.copy_size,
         )
 
     def _num_groups(self, num_lanes: int) -> int:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
+
+import reverb
 
 from actor_learner.replay.streams import sample_stream
+from actor_learner.support import errors
 
 TURNS_AHEAD = 2
 """Turns that each actor may be ahead of the learner."""
@@ -26,6 +30,8 @@ class Plan:
         make exactly one train step: for streams that use every step once. None for replay.
       collect_steps: Environment steps of one turn of the actor, for replay.
       publish_seconds: Least seconds between two publications of the policy to other jobs.
+      copies: Names of further tables that every item goes to, for others than the learner.
+      copy_size: Items that each of them keeps; None is as many as the stream's own table.
     """
 
     stream: sample_stream.SampleStream
@@ -37,6 +43,42 @@ class Plan:
     group_steps: int | None
     collect_steps: int
     publish_seconds: float = 0.5
+    copies: tuple[str, ...] = ()
+    copy_size: int | None = None
+
+    def tables(self) -> list[reverb.Table]:
+        """The stream's tables, and the further ones; new ones in each call."""
+        found = self.stream.tables(self.experience)
+        own = found[0].info
+        return found + [
+            reverb.Table(
+                name=name,
+                sampler=reverb.selectors.Uniform(),
+                remover=reverb.selectors.Fifo(),
+                max_size=self.copy_size or own.max_size,
+                rate_limiter=reverb.rate_limiters.MinSize(1),  # Writing never waits for readers.
+                signature=own.signature,
+            )
+            for name in self.copies
+        ]
+
+    def observer(self, client: reverb.Client, version: sample_stream.Version = None) -> Any:
+        """An observer that writes the stream's items to all its tables.
+
+        Raises:
+          errors.ConfigError: If it is one of the user's own, which cannot write to several.
+        """
+        observer = self.stream.observer(self.experience, client, version=version)
+        if self.copies:
+            if not hasattr(observer, "also_into"):
+                observer.close()
+                raise errors.ConfigError(
+                    f"tables names {len(self.copies) + 1} tables, but {type(observer).__name__}, "
+                    f"the observer of {type(self.stream).__name__}, writes to one: give it a "
+                    "method also_into(names), or name one table"
+                )
+            observer.also_into(self.copies)
+        return observer
 
     @property
     def num_lanes(self) -> int:

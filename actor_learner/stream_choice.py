@@ -70,6 +70,20 @@ def choose(
     return stream
 
 
+def with_table(stream: sample_stream.SampleStream, name: str) -> sample_stream.SampleStream:
+    """Returns the stream with another table.
+
+    Raises:
+      errors.ConfigError: If nobody writes to it.
+    """
+    if not stream.collects:
+        raise errors.ConfigError(
+            f"tables is set, but all experience of this run is recorded: {type(stream).__name__}."
+            "table_name is the name of its table"
+        )
+    return stream.with_table(name)
+
+
 def with_window(
     stream: sample_stream.SampleStream,
     algorithm: algorithm_lib.Algorithm,

@@ -94,11 +94,7 @@ class ActingSide:
                 observers.append(self._open_recorder(recording_dir, algorithm, plan))
             writers = []
             for _ in range(plan.num_groups):
-                writers.append(
-                    plan.stream.observer(
-                        plan.experience, client, version=lambda: self.actor.policy_version
-                    )
-                )
+                writers.append(plan.observer(client, version=lambda: self.actor.policy_version))
                 self._closing.callback(writers[-1].close)
             writes = self._writer = rotation.for_groups(writers)
             transitions = getattr(writers[0], "observes_transitions", False)

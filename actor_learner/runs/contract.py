@@ -49,10 +49,7 @@ def describe(
         "groups per actor": plan.num_groups,
         "lanes apart": isinstance(plan.stream, apart.Apart),
         "stream": type(plan.stream).__name__,
-        "tables": {
-            table.name: _columns(table.info.signature)
-            for table in plan.stream.tables(plan.experience)
-        },
+        "tables": {table.name: _columns(table.info.signature) for table in plan.tables()},
         "policy variables": [f"{v.dtype.name} {tuple(v.shape)}" for v in variables],
         **_specs(time_step_spec, action_spec),
     }

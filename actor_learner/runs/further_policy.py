@@ -97,7 +97,7 @@ class FurtherPolicy:
         Raises:
           errors.ConfigError: If a table does not suit the plan: see `table_checks`.
         """
-        tables = self._plan.stream.tables(self._plan.experience)
+        tables = self._plan.tables()
         for table in tables:
             table_checks.refuse_unfit(table, self._plan)
         return tables
@@ -114,9 +114,7 @@ class FurtherPolicy:
         self._server = replay
         self._epoch = epoch
         plan = self._plan
-        self._writer = plan.stream.observer(
-            plan.experience, client, version=lambda: self._resident.version
-        )
+        self._writer = plan.observer(client, version=lambda: self._resident.version)
         self._closing.callback(self._writer.close)
         writes: Any = self._writer
         if self._env.turn_based:

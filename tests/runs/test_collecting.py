@@ -9,10 +9,14 @@ from tf_agents.trajectories import time_step as ts
 
 from actor_learner import AgentSpec, AgentWorld, Collecting, Evaluation, Experiment, dqn, ppo, r2d2
 from actor_learner import experiment as experiment_lib
-from actor_learner.environments import spread
+from actor_learner.environments import lanes, spread
+from actor_learner.replay.server import server
+from actor_learner.replay.streams import unroll_queue, window_replay
 from actor_learner.run_directory import RunDirectory
+from actor_learner.runs import acting_side
 from actor_learner.runs.one_process import OneProcess
 from actor_learner.support import errors
+from tests import counting_world
 
 # Explores with every step, and never learns anything.
 RESTLESS = functools.partial(
@@ -20,9 +24,9 @@ RESTLESS = functools.partial(
 )
 
 
-def experiment(agents=(), **more):
+def experiment(agents=(), world=spread.Spread, **more):
     return Experiment(
-        environment=functools.partial(AgentWorld, spread.Spread, num_envs=2, agents=agents),
+        environment=functools.partial(AgentWorld, world, num_envs=2, agents=agents),
         evaluation=Evaluation(episodes=2, interval=0),
         **{
             "agent": RESTLESS,
@@ -134,6 +138,122 @@ def test_sample_steps_are_the_length_of_unrolls():
 def test_windows_that_do_not_fit_are_refused(agent, options, words):
     with pytest.raises(errors.ConfigError, match=words):
         plan_of(experiment(agent=agent, collecting=Collecting(**options)))
+
+
+def contents(client, table):
+    """What the items of a table hold, each once."""
+    size = client.server_info(10)[table].current_size
+    found = set()
+    for _ in range(100):
+        for sample in client.sample(table, 10 * size, emit_timesteps=False):
+            found.add(tuple(np.asarray(column).tobytes() for column in sample.data))
+        if len(found) == size:
+            return found
+    raise AssertionError(f"{len(found)} different items of {size} in {table}")
+
+
+@pytest.mark.parametrize(
+    "agent, replay, world",
+    [
+        (RESTLESS, None, spread.Spread),
+        (RESTLESS, window_replay.WindowReplay(), spread.Spread),
+        (REMEMBERING, None, spread.Spread),
+        (RESTLESS, None, counting_world.CountingTurnWorld),
+    ],
+)
+def test_every_item_goes_to_all_tables(agent, replay, world):
+    more = dict(initial_random_steps=None, updates_per_step=None, environment_steps=5_000)
+    made = experiment(
+        agent=agent,
+        replay=replay,
+        collecting=Collecting(tables=["mine", "watch", "spare"]),
+        world=world,
+        **more,
+    )
+    env = made.make_environment(0)
+    counters = tf.Variable(0, dtype=tf.int64), tf.Variable(0, dtype=tf.int64)
+    algorithm = made.make_algorithm(env, *counters)
+    plan = made.plan(
+        algorithm, env.batch_size, "0123456789abcdef", lanes_apart=lanes.are_apart(env)
+    )
+    serving = server.ReplayServer(plan.tables())
+    acting = acting_side.ActingSide(
+        made,
+        plan,
+        algorithm,
+        env,
+        serving.client(),
+        train_step=counters[0],
+        environment_step=counters[1],
+        seed=0,
+    )
+    try:
+        for _ in range(4):
+            acting.run()
+        acting.close()
+        names = ["mine@01234567", "watch@01234567", "spare@01234567"]
+        assert plan.stream.table_name == names[0]
+        assert sorted(serving.info().tables) == sorted(names)
+        mine, watch, spare = (contents(serving.client(), name) for name in names)
+        assert len(mine) > 1
+        assert mine == watch == spare
+        # Read as the learner reads its own.
+        copied = plan.stream.with_table("watch")
+        assert copied.table_name == names[1]
+        next(iter(copied.dataset(plan.experience, serving.address, 4, 20.0)))
+    finally:
+        acting.close()
+        serving.stop()
+
+
+def test_unrolls_go_to_the_learner_s_queue_and_stay_in_the_others(tmp_path):
+    others = AgentSpec(
+        policy="others",
+        agent=functools.partial(ppo, fc_layer_params=(8,), minibatch_size=16, epochs=1),
+        replay=unroll_queue.UnrollQueue(4),
+        tables=["theirs", "watch"],
+        copy_size=3,
+    )
+    with OneProcess(
+        experiment([AgentSpec("agent_0"), others]), RunDirectory(tmp_path), seed=0
+    ) as training:
+        training.run()
+        (further,) = training._further._all
+        tables = {
+            name.split("@")[0]: table
+            for name, table in training._replay.server.info().tables.items()
+        }
+        assert set(tables) == {"experience", "theirs", "watch"}
+        assert further.train_step == further._writer.items_written > 3
+        assert (tables["theirs"].size, tables["watch"].size) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        (dict(tables="watch"), "must be a list of names"),
+        (dict(tables=["a", "a"]), "names one twice"),
+        (dict(tables=["a@b"]), "without '@'"),
+        (dict(tables=["a"], copy_size=3), "no table besides the learner's"),
+        (dict(tables=["a", "b"], copy_size=0), "copy_size must be 1 or more"),
+    ],
+)
+def test_names_of_tables_that_cannot_be_are_refused(options, words):
+    with pytest.raises(errors.ConfigError, match=words):
+        Collecting(**options)
+
+
+def test_unrolls_that_stay_in_the_process_go_to_no_table(tmp_path):
+    made = experiment(
+        agent=ppo,
+        replay=unroll_queue.UnrollQueue(4, in_process=True),
+        initial_random_steps=None,
+        updates_per_step=None,
+        batch_size=64,
+        collecting=Collecting(tables=["mine", "watch"]),
+    )
+    with pytest.raises(errors.ConfigError, match="watch.*UnrollQueue.in_process"):
+        OneProcess(made, RunDirectory(tmp_path), seed=0)
 
 
 def test_options_of_collecting_are_refused_where_nobody_reads_them():

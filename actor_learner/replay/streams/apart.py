@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from typing import Any
 
@@ -39,6 +40,11 @@ class Apart(sample_stream.SampleStream):
 
     def _bind(self, run_id: str) -> None:
         self._inner = self._inner.for_run(run_id)
+
+    def with_table(self, table_name: str) -> Apart:
+        own = copy.copy(self)
+        own._inner = self._inner.with_table(table_name)
+        return own
 
     def check(self, experience: Experience) -> None:
         if not self.collects:

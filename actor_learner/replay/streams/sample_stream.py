@@ -150,6 +150,12 @@ class SampleStream(abc.ABC):
         own._name = f"{policy}-{self._name}"
         return own
 
+    def with_table(self: Stream, table_name: str) -> Stream:
+        """A copy that writes to, or reads, a table of another name."""
+        own = copy.copy(self)
+        own._name = table_name
+        return own
+
     def with_window(self: Stream, burn_in: int, sample: int, bootstrap: int) -> Stream:
         """A copy whose items are so many consecutive steps of a lane, `sample` steps apart.
 

@@ -30,6 +30,11 @@ class LanesApart:
         """Items of all lanes written so far, of streams that count them."""
         return sum(observer.items_written for observer in self._observers)
 
+    def also_into(self, tables: Sequence[str]) -> None:
+        """Makes every item in these tables too; call it before the first step."""
+        for observer in self._observers:
+            observer.also_into(tables)
+
     def add(self, transition: Transition, stepped: np.ndarray) -> None:
         """Takes in the steps of some lanes.
 
