@@ -66,6 +66,8 @@ class AgentSpec:
         burn_in_steps: int | None = None,
         tables: Sequence[str] = (),
         copy_size: int | None = None,
+        send_after_done: bool = False,
+        postprocessors: Sequence[Callable[[Any], Any]] = (),
     ) -> None:
         try:
             self._pattern = re.compile(agents)
@@ -101,6 +103,8 @@ class AgentSpec:
             "burn_in_steps": burn_in_steps,
             "tables": tables,
             "copy_size": copy_size,
+            "send_after_done": send_after_done,
+            "postprocessors": postprocessors,
         }
         for name, value in {**training, **of_collecting}.items():
             is_left_out = value is None or value is False or value == ()

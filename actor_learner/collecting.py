@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Callable
 
 from actor_learner.support import configurable, errors
 
@@ -25,6 +26,13 @@ class Collecting:
         is the learner's, and replaces the name that its stream has given it; each of the others
         keeps the latest items for whoever reads them, and never makes the actor wait.
       copy_size: Items that each of the others keeps; None is as many as the first.
+      send_after_done: Send an episode when it has ended, and nothing of one that has not. Lanes are
+        then written one by one, which costs time, and whole episodes are held in memory.
+      postprocessors: Functions that an episode goes through before it is sent, one after the other;
+        implies `send_after_done`. `@discounted_return`, `@n_step_return`, `@gae`, or a function of
+        your own that takes a `Trajectory` of NumPy arrays `[T + 1, ...]`, with the final
+        observation in row T, and returns one with as many rows: fields may change, and more be in
+        `policy_info`.
     """
 
     def __init__(
@@ -36,6 +44,8 @@ class Collecting:
         burn_in_steps: int | None = None,
         tables: Sequence[str] = (),
         copy_size: int | None = None,
+        send_after_done: bool = False,
+        postprocessors: Sequence[Callable[[Any], Any]] = (),
     ) -> None:
         lengths = {
             "sample_steps": (sample_steps, 1),
@@ -66,6 +76,14 @@ class Collecting:
             if copy_size != int(copy_size) or copy_size < 1:
                 raise errors.ConfigError(f"copy_size must be 1 or more, got {copy_size!r}")
         self.copy_size = copy_size
+        for postprocessor in postprocessors:
+            if not callable(postprocessor):
+                raise errors.ConfigError(
+                    f"postprocessors has {postprocessor!r}; each must be a function that takes an "
+                    "episode, without calling it: [@discounted_return]"
+                )
+        self.postprocessors = tuple(postprocessors)
+        self.after_done = send_after_done or bool(self.postprocessors)
 
 
 def _table_names(names: Sequence[str]) -> tuple[str, ...]:

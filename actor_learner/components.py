@@ -46,7 +46,7 @@ from actor_learner.learning import (
     triggers,
 )
 from actor_learner.parameters import reverb_variable_container
-from actor_learner.replay import observers, reverb_replay_buffer
+from actor_learner.replay import observers, postprocessors, reverb_replay_buffer
 from actor_learner.replay.server import server, tables
 from actor_learner.replay.streams import (
     lane_replay,
@@ -101,6 +101,7 @@ ROOMS = (
     parts,
     pendulum,
     policy_service,
+    postprocessors,
     ppo,
     ppo_learner,
     prioritized_replay,

@@ -29,6 +29,7 @@ from actor_learner.agents.networks import network_variables
 from actor_learner.environments import factories
 from actor_learner.replay.server import tables
 from actor_learner.replay.streams import apart, sample_stream
+from actor_learner.replay.writing import whole_episodes
 from actor_learner.support import configurable, errors
 
 PUBLISH_SECONDS, PUBLISH_SECONDS_QUEUED = 0.5, 0.125
@@ -322,11 +323,20 @@ class Experiment:
             stream = stream_choice.with_table(stream, names[0])
         if lanes_apart:
             experiment_checks.refuse_memory(algorithm.agent.collect_policy, algorithm.name)
-            stream = apart.Apart(stream, num_lanes)
+        if lanes_apart or self.collecting.after_done:
+            stream = apart.Apart(
+                stream,
+                num_lanes,
+                takes_turns=lanes_apart,
+                after_done=self.collecting.after_done,
+                postprocessors=self.collecting.postprocessors,
+            )
         if run_id is not None:
             stream = stream.for_run(run_id)
         experience = sample_stream.Experience(
-            algorithm.agent.collect_data_spec,
+            whole_episodes.spec_after(
+                algorithm.agent.collect_data_spec, self.collecting.postprocessors
+            ),
             num_lanes // self._num_groups(num_lanes),
             algorithm.n_step,
             algorithm.gamma,

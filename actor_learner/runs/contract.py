@@ -47,7 +47,7 @@ def describe(
         "gamma": algorithm.gamma,
         "lanes per actor": plan.num_lanes,
         "groups per actor": plan.num_groups,
-        "lanes apart": isinstance(plan.stream, apart.Apart),
+        "lanes apart": isinstance(plan.stream, apart.Apart) and plan.stream.takes_turns,
         "stream": type(plan.stream).__name__,
         "tables": {table.name: _columns(table.info.signature) for table in plan.tables()},
         "policy variables": [f"{v.dtype.name} {tuple(v.shape)}" for v in variables],

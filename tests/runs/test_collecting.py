@@ -10,8 +10,9 @@ from tf_agents.trajectories import time_step as ts
 from actor_learner import AgentSpec, AgentWorld, Collecting, Evaluation, Experiment, dqn, ppo, r2d2
 from actor_learner import experiment as experiment_lib
 from actor_learner.environments import lanes, spread
+from actor_learner.replay import postprocessors
 from actor_learner.replay.server import server
-from actor_learner.replay.streams import unroll_queue, window_replay
+from actor_learner.replay.streams import sequence_replay, unroll_queue, window_replay
 from actor_learner.run_directory import RunDirectory
 from actor_learner.runs import acting_side
 from actor_learner.runs.one_process import OneProcess
@@ -254,6 +255,66 @@ def test_unrolls_that_stay_in_the_process_go_to_no_table(tmp_path):
     )
     with pytest.raises(errors.ConfigError, match="watch.*UnrollQueue.in_process"):
         OneProcess(made, RunDirectory(tmp_path), seed=0)
+
+
+def number_of_steps(episode):
+    """A postprocessor of a user's."""
+    return episode._replace(reward=np.full_like(episode.reward, len(episode.reward) - 1))
+
+
+@pytest.mark.parametrize(
+    "agent, postprocessing, field",
+    [
+        (RESTLESS, functools.partial(postprocessors.discounted_return, into="reward"), None),
+        (RESTLESS, postprocessors.discounted_return, "return"),
+        (REMEMBERING, functools.partial(postprocessors.gae, value="q_best"), "advantage"),
+        (RESTLESS, number_of_steps, None),
+    ],
+)
+def test_agents_learn_from_what_postprocessors_have_made(tmp_path, agent, postprocessing, field):
+    world = functools.partial(spread.Spread, max_steps=5)
+    others = AgentSpec(
+        policy="others",
+        agent=agent,
+        replay=sequence_replay.SequenceReplay(sequence_length=6, period=2)
+        if agent is REMEMBERING
+        else None,
+        batch_size=4,
+        updates_per_step=0.1,
+        postprocessors=[postprocessing],
+    )
+    made = experiment([AgentSpec("agent_0"), others], world=world)
+    with OneProcess(made, RunDirectory(tmp_path), seed=0) as training:
+        training.run()
+        (further,) = training._further._all
+        assert further.train_step > 5
+        plan = further._plan
+        batch, _ = next(
+            iter(plan.stream.dataset(plan.experience, training._replay.server.address, 32, 20.0))
+        )
+        if field is not None:
+            trajectory = batch["experience"].trajectory if isinstance(batch, dict) else batch
+            assert np.count_nonzero(trajectory.policy_info[field]) > 10
+        if postprocessing is number_of_steps:
+            assert set(batch.reward[:, 0].numpy()) == {5.0}
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        (dict(agent=ppo, initial_random_steps=None, updates_per_step=None, batch_size=64), "ppo.g"),
+        (dict(postprocessors=[lambda _: None]), "returned a NoneType"),
+        (dict(postprocessors=[lambda e: e._replace(reward=e.reward[:1])]), r"reward of shape \(1,"),
+        (dict(postprocessors=[lambda e: e.nothing]), "failed with AttributeError on an example"),
+        (dict(postprocessors=[3]), "without calling it"),
+    ],
+)
+def test_what_cannot_wait_for_the_end_of_an_episode_is_refused(options, words):
+    with pytest.raises(errors.ConfigError, match=words):
+        collecting = Collecting(
+            send_after_done=True, postprocessors=options.pop("postprocessors", ())
+        )
+        plan_of(experiment(collecting=collecting, **options))
 
 
 def test_options_of_collecting_are_refused_where_nobody_reads_them():

@@ -25,6 +25,12 @@ class LanesApart:
         self._observers = list(observers)
         self._takes_transitions = getattr(observers[0], "observes_transitions", False)
 
+    observes_transitions = True
+
+    def __call__(self, transition: Transition) -> None:
+        """Takes in a step of all lanes."""
+        self.add(transition, np.ones(len(self._observers), np.bool_))
+
     @property
     def items_written(self) -> int:
         """Items of all lanes written so far, of streams that count them."""
