@@ -66,6 +66,8 @@ class AgentSpec:
         burn_in_steps: int | None = None,
         tables: Sequence[str] = (),
         copy_size: int | None = None,
+        send_full_trajectory: bool = False,
+        pad_trajectory: bool = False,
         send_after_done: bool = False,
         postprocessors: Sequence[Callable[[Any], Any]] = (),
     ) -> None:
@@ -103,6 +105,8 @@ class AgentSpec:
             "burn_in_steps": burn_in_steps,
             "tables": tables,
             "copy_size": copy_size,
+            "send_full_trajectory": send_full_trajectory,
+            "pad_trajectory": pad_trajectory,
             "send_after_done": send_after_done,
             "postprocessors": postprocessors,
         }

@@ -26,6 +26,12 @@ class Collecting:
         is the learner's, and replaces the name that its stream has given it; each of the others
         keeps the latest items for whoever reads them, and never makes the actor wait.
       copy_size: Items that each of the others keeps; None is as many as the first.
+      send_full_trajectory: An item of `SequenceReplay` is a whole episode, of as many steps as a
+        window or its `sequence_length` has, or fewer; an episode with more is an error.
+      pad_trajectory: With it: fill such items up where they are written, with steps of zeros that
+        nobody learns from, so that all in the table have one length. Otherwise they have as many
+        blocks (of `SequenceReplay.period`, if `sequence_length` is a multiple) as their episode
+        needs, and are filled up in the learner's batches.
       send_after_done: Send an episode when it has ended, and nothing of one that has not. Lanes are
         then written one by one, which costs time, and whole episodes are held in memory.
       postprocessors: Functions that an episode goes through before it is sent, one after the other;
@@ -44,6 +50,8 @@ class Collecting:
         burn_in_steps: int | None = None,
         tables: Sequence[str] = (),
         copy_size: int | None = None,
+        send_full_trajectory: bool = False,
+        pad_trajectory: bool = False,
         send_after_done: bool = False,
         postprocessors: Sequence[Callable[[Any], Any]] = (),
     ) -> None:
@@ -76,6 +84,13 @@ class Collecting:
             if copy_size != int(copy_size) or copy_size < 1:
                 raise errors.ConfigError(f"copy_size must be 1 or more, got {copy_size!r}")
         self.copy_size = copy_size
+        if pad_trajectory and not send_full_trajectory:
+            raise errors.ConfigError(
+                "pad_trajectory is set without send_full_trajectory: windows that an episode does "
+                "not fill are filled up in any case"
+            )
+        self.send_full_trajectory = send_full_trajectory
+        self.pad_trajectory = pad_trajectory
         for postprocessor in postprocessors:
             if not callable(postprocessor):
                 raise errors.ConfigError(

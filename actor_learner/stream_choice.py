@@ -89,11 +89,13 @@ def with_window(
     algorithm: algorithm_lib.Algorithm,
     setting: collecting.Collecting,
 ) -> sample_stream.SampleStream:
-    """Returns the stream with the lengths of `Collecting`, or as it is if they were left out.
+    """Returns the stream with the items of `Collecting`, or as it is if nothing is said of them.
 
     Raises:
       errors.ConfigError: If they do not fit the stream or the algorithm.
     """
+    if setting.send_full_trajectory:
+        stream = stream.with_whole_episodes(setting.pad_trajectory)
     if setting.sample_steps is None:
         return stream
     burn_in, bootstrap = setting.burn_in_steps, setting.bootstrap_steps

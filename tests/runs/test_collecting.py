@@ -299,6 +299,40 @@ def test_agents_learn_from_what_postprocessors_have_made(tmp_path, agent, postpr
             assert set(batch.reward[:, 0].numpy()) == {5.0}
 
 
+@pytest.mark.parametrize("padded", [True, False])
+def test_agents_learn_from_items_that_are_whole_episodes(tmp_path, padded):
+    world = functools.partial(spread.Spread, max_steps=5)
+    others = AgentSpec(
+        policy="others",
+        agent=REMEMBERING,
+        replay=sequence_replay.SequenceReplay(sequence_length=8, period=2),
+        batch_size=4,
+        updates_per_step=0.1,
+        send_full_trajectory=True,
+        pad_trajectory=padded,
+    )
+    made = experiment([AgentSpec("agent_0"), others], world=world)
+    with OneProcess(made, RunDirectory(tmp_path), seed=0) as training:
+        training.run()
+        (further,) = training._further._all
+        assert further.train_step > 5
+        client = training._replay.server.client()
+        (sample,) = client.sample(further._plan.stream.table_name, 1, emit_timesteps=False)
+        assert len(sample.data[0]) == (4 if padded else 3)  # Six rows, in cells of two.
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        (dict(send_full_trajectory=True), "items of LaneReplay are not stretches"),
+        (dict(pad_trajectory=True), "without send_full_trajectory"),
+    ],
+)
+def test_items_that_cannot_be_whole_episodes_are_refused(options, words):
+    with pytest.raises(errors.ConfigError, match=words):
+        plan_of(experiment(collecting=Collecting(**options)))
+
+
 @pytest.mark.parametrize(
     "options, words",
     [

@@ -39,6 +39,9 @@ class SequenceLayout:
       period: Distance of two sequences of an episode, in rows.
       frame_stack: Frames per observation, if it is made of the latest frames; None stores
         observations as they are.
+      whole_episodes: Whether an item is a whole episode, of `sequence_length` rows at most.
+      padded: Whether such items are filled up to `sequence_length` where they are written; else
+        they have as many blocks as the episode, and are filled up where they are read.
 
     Attributes:
       block_length: Rows of a block.
@@ -57,9 +60,14 @@ class SequenceLayout:
         sequence_length: int,
         period: int,
         frame_stack: int | None = None,
+        *,
+        whole_episodes: bool = False,
+        padded: bool = True,
     ) -> None:
         check_lengths(sequence_length, period)
         self.num_lanes = num_lanes
+        self.whole_episodes = whole_episodes
+        self.padded = padded
         self.sequence_length = sequence_length
         self.period = period
         self.block_length = math.gcd(sequence_length, period)
@@ -79,8 +87,9 @@ class SequenceLayout:
 
     def signature(self) -> dict[str, tf.TensorSpec]:
         """Signature of a table of sequences."""
-        signature = self.rows.column_specs([self.cells_per_item, self.block_length])
-        for name, spec in self.start.column_specs([self.cells_per_item]).items():
+        cells: Any = self.cells_per_item if self.padded else None
+        signature = self.rows.column_specs([cells, self.block_length])
+        for name, spec in self.start.column_specs([cells]).items():
             signature[_START + name] = tf.TensorSpec(spec.shape, spec.dtype, _START + spec.name)
         return signature
 
@@ -125,7 +134,7 @@ class SequenceLayout:
 
     def missing_blocks(self, num_blocks: int) -> int:
         """How many blocks an episode that has so many lacks until it ends with a sequence."""
-        if num_blocks < self.cells_per_item:
+        if num_blocks < self.cells_per_item or self.whole_episodes:
             return self.cells_per_item - num_blocks
         return (self.cells_per_item - num_blocks) % (self.period // self.block_length)
 
@@ -158,6 +167,24 @@ class SequenceLayout:
         ended = trajectory.step_type == ts.StepType.LAST
         earlier = np.cumsum(ended, axis=1) - ended
         return experience_lib.Sequence(trajectory, (), (earlier == 0).astype(np.float32))
+
+    def fill_up(self, columns: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """One sampled item, `[cells, ...]`, with as many cells as the longest would have."""
+        if self.padded:
+            return columns
+        padding = self.padding()
+
+        def filled(name: str, column: tf.Tensor) -> tf.Tensor:
+            missing = self.cells_per_item - tf.shape(column)[0]
+            cell = padding.get(name)
+            if cell is None:  # A state, or a version: that of no step.
+                cell = np.zeros(column.shape[1:], column.dtype.as_numpy_dtype)
+            more = tf.repeat(tf.constant(cell)[tf.newaxis], missing, axis=0)
+            return tf.ensure_shape(
+                tf.concat([column, more], axis=0), [self.cells_per_item, *column.shape[1:]]
+            )
+
+        return {name: filled(name, column) for name, column in columns.items()}
 
     def unpack(self, columns: dict[str, tf.Tensor]) -> tuple[experience_lib.Sequence, tf.Tensor]:
         """Sampled items as sequences, in graph mode or eagerly.

@@ -173,6 +173,18 @@ class SampleStream(abc.ABC):
             "that instead, or use @SequenceReplay() or @UnrollQueue() with an agent for them"
         )
 
+    def with_whole_episodes(self: Stream, padded: bool) -> Stream:
+        """A copy whose items are whole episodes, `padded` to one length where they are written.
+
+        Raises:
+          errors.ConfigError: If its items are something else.
+        """
+        raise errors.ConfigError(
+            f"send_full_trajectory is set, but the items of {type(self).__name__} are not "
+            "stretches of an episode's steps: send_after_done sends nothing but whole episodes in "
+            "whatever items; or use @SequenceReplay() with an agent for it, such as @r2d2"
+        )
+
     def with_lanes_apart(self: Stream, num_lanes: int) -> Stream:
         """This stream, for actors whose lanes write one by one (`Apart`); by default as it is."""
         del num_lanes

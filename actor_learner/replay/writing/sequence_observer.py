@@ -14,7 +14,7 @@ from tf_agents.trajectories import trajectory as trajectory_lib
 from actor_learner import experience as experience_lib
 from actor_learner.replay.layouts import codec, frame_stacks, sequence_layout
 from actor_learner.replay.writing import item_observer
-from actor_learner.support import configurable
+from actor_learner.support import configurable, errors
 
 _FIRST, _LAST = int(ts.StepType.FIRST), int(ts.StepType.LAST)
 
@@ -152,7 +152,8 @@ class SequenceObserver(item_observer.ItemObserver):
             for _ in range(self._layout.missing_blocks(self._num_blocks[lane])):
                 self._shift(lane)
                 self._fill_up(lane, 0)
-                self._append_cell(lane)
+                if self._layout.padded:
+                    self._append_cell(lane)
         if cells_per_item == 1 and (self._num_blocks[lanes] > 1).any():
             logging.log_first_n(
                 logging.WARNING,
@@ -162,17 +163,33 @@ class SequenceObserver(item_observer.ItemObserver):
                 1,
                 self._layout.period,
             )
-        complete = lanes[[not self._layout.missing_blocks(n) for n in self._num_blocks[lanes]]]
+        complete = self._complete(lanes, last)
         if complete.size:
             for lane, priority in zip(complete, self._priorities(complete)):
                 writer = self._writers[lane]
-                item = {name: cells[-cells_per_item:] for name, cells in writer.columns.items()}
+                size = min(cells_per_item, int(self._num_blocks[lane]))
+                item = {name: cells[-size:] for name, cells in writer.columns.items()}
                 writer.create_item(item, float(priority))
                 writer.make_room()
         for lane in lanes:
             self._shift(lane)
         self._position[lanes] = 0
         self._num_blocks[last] = 0
+
+    def _complete(self, lanes: np.ndarray, last: np.ndarray) -> np.ndarray:
+        """Those of `lanes` whose finished block completes an item."""
+        layout = self._layout
+        if not layout.whole_episodes:
+            return lanes[[not layout.missing_blocks(n) for n in self._num_blocks[lanes]]]
+        over = last[lanes]
+        if (self._num_blocks[lanes] + ~over > layout.cells_per_item).any():
+            raise errors.ConfigError(
+                "send_full_trajectory is set, but an episode has more than "
+                f"{layout.sequence_length} rows, the final observation among them: raise "
+                "SequenceReplay.sequence_length, or the sum of burn_in_steps, sample_steps and "
+                "bootstrap_steps; or end episodes sooner (AgentSpec.max_num_steps, a TimeLimit)"
+            )
+        return lanes[over]
 
     def _append_cell(self, lane: int) -> None:
         length = self._layout.block_length

@@ -1,6 +1,7 @@
 """Sequences, from actor through a real Reverb server to batches."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -181,6 +182,60 @@ def test_sequences_cover_every_step_of_every_episode_and_cross_none(make_stream,
             taken += steps + 1
     assert found == sorted(expected)
     assert set(whole) <= {row for rows in found for row in rows}
+
+
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("length, period", [(12, 4), (12, 12), (13, 4)])
+def test_items_are_whole_episodes(make_stream, padded, length, period):
+    lengths = [(3, 9, 11), (7, 1)]
+    stream = make_stream(uniform(length, period).with_whole_episodes(padded), lengths)
+    group_steps = 60
+    stream.collect(group_steps)
+    sequences = [sequence for sequence, _ in stream.sequences()]
+    assert {len(sequence.mask) for sequence in sequences} == {length}
+    expected = []
+    for of_lane in lengths:
+        taken = 0
+        for episode, steps in enumerate(itertools.cycle(of_lane)):
+            taken += steps + 1
+            if taken > group_steps:
+                break
+            expected.append([(episode, step) for step in range(steps + 1)])
+    assert sorted(map(rows_of, sequences)) == sorted(expected)
+    # In the table an item has as many cells as it needs, unless it is filled up there.
+    block = math.gcd(length, period)
+    sizes = {
+        len(sample.data[0])
+        for sample in stream.server.client().sample(
+            stream.replay.table_name, 2_000, emit_timesteps=False
+        )
+    }
+    needed = {-(-len(rows) // block) for rows in expected}
+    assert sizes == ({length // block} if padded else needed)
+
+
+@pytest.mark.parametrize("padded", [True, False])
+def test_the_priority_of_a_whole_episode_is_that_of_its_own_steps(make_stream, padded):
+    seen = []
+
+    def priorities(sequences):
+        real = sequences.mask * (sequences.trajectory.step_type != LAST)
+        seen.extend(np.sum(sequences.trajectory.reward * real, axis=1).tolist())
+        return np.ones(len(real))
+
+    replay = uniform(12, 4).with_whole_episodes(padded)
+    stream = make_stream(replay, [(3, 9, 11, 1)], priorities=priorities)
+    stream.collect(60)
+    # The reward of step k is k + 1.
+    assert seen[:4] == [6.0, 45.0, 66.0, 1.0]
+
+
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("steps", [12, 30])
+def test_an_episode_that_is_longer_than_an_item_is_refused(make_stream, padded, steps):
+    stream = make_stream(uniform(12, 4).with_whole_episodes(padded), [(11, steps)])
+    with pytest.raises(errors.ConfigError, match="more than 12 rows"):
+        stream.collect(50)
 
 
 @pytest.mark.parametrize("ending, discount", [("terminated", 0.0), ("truncated", 1.0)])
