@@ -76,6 +76,7 @@ _NAMES = {
     "ParameterStore": "actor_learner.parameters.store",
     "warm_start": "actor_learner.parameters.variables",
     "BlockObserver": "actor_learner.replay.writing.block_observer",
+    "read_episodes": "actor_learner.replay.writing.episode_rows",
     "lane_transitions": "actor_learner.replay.reading.datasets",
     "LaneObserver": "actor_learner.replay.writing.window_observer",
     "LaneReplay": "actor_learner.replay.streams.lane_replay",

@@ -83,6 +83,7 @@ from actor_learner.replay.streams.sequence_replay import SequenceReplay as Seque
 from actor_learner.replay.streams.unroll_queue import UnrollQueue as UnrollQueue
 from actor_learner.replay.streams.window_replay import WindowReplay as WindowReplay
 from actor_learner.replay.writing.block_observer import BlockObserver as BlockObserver
+from actor_learner.replay.writing.episode_rows import read_episodes as read_episodes
 from actor_learner.replay.writing.window_observer import LaneObserver as LaneObserver
 from actor_learner.reporting.logger import RunContext as RunContext
 from actor_learner.reporting.wandb_logger import WandbLogger as WandbLogger

@@ -68,6 +68,7 @@ class AgentSpec:
         copy_size: int | None = None,
         send_full_trajectory: bool = False,
         pad_trajectory: bool = False,
+        send_concise_info: bool = False,
         send_after_done: bool = False,
         postprocessors: Sequence[Callable[[Any], Any]] = (),
     ) -> None:
@@ -107,6 +108,7 @@ class AgentSpec:
             "copy_size": copy_size,
             "send_full_trajectory": send_full_trajectory,
             "pad_trajectory": pad_trajectory,
+            "send_concise_info": send_concise_info,
             "send_after_done": send_after_done,
             "postprocessors": postprocessors,
         }

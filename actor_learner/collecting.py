@@ -32,6 +32,10 @@ class Collecting:
         nobody learns from, so that all in the table have one length. Otherwise they have as many
         blocks (of `SequenceReplay.period`, if `sequence_length` is a multiple) as their episode
         needs, and are filled up in the learner's batches.
+      send_concise_info: Also write one row for each episode: its `lane`, `return` and `length` (of
+        agents that take turns, in turns of the world), whether it was `terminated`, and the
+        `version` of the policy. They are in the table `episodes`, of a further policy in
+        `NAME-episodes`, which keeps the latest 10,000; `read_episodes` takes them out.
       send_after_done: Send an episode when it has ended, and nothing of one that has not. Lanes are
         then written one by one, which costs time, and whole episodes are held in memory.
       postprocessors: Functions that an episode goes through before it is sent, one after the other;
@@ -52,6 +56,7 @@ class Collecting:
         copy_size: int | None = None,
         send_full_trajectory: bool = False,
         pad_trajectory: bool = False,
+        send_concise_info: bool = False,
         send_after_done: bool = False,
         postprocessors: Sequence[Callable[[Any], Any]] = (),
     ) -> None:
@@ -91,6 +96,7 @@ class Collecting:
             )
         self.send_full_trajectory = send_full_trajectory
         self.pad_trajectory = pad_trajectory
+        self.send_concise_info = send_concise_info
         for postprocessor in postprocessors:
             if not callable(postprocessor):
                 raise errors.ConfigError(

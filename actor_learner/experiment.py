@@ -36,6 +36,9 @@ PUBLISH_SECONDS, PUBLISH_SECONDS_QUEUED = 0.5, 0.125
 
 BATCH_SIZE = 64
 
+EPISODES = "episodes"
+"""Name of the table with one row per episode."""
+
 RANDOM_STEPS = 1_000
 """Random steps before an agent that learns from transitions begins, unless configured."""
 
@@ -399,7 +402,14 @@ class Experiment:
             publish_seconds=self._publish_seconds_for(group_steps),
             copies=tuple(tables.of_run(name, run_id) if run_id else name for name in names[1:]),
             copy_size=self.collecting.copy_size,
+            episode_table=self._episode_table(policy, run_id),
         )
+
+    def _episode_table(self, policy: str | None, run_id: str | None) -> str | None:
+        if not self.collecting.send_concise_info:
+            return None
+        name = EPISODES if policy is None else f"{policy}-{EPISODES}"
+        return tables.of_run(name, run_id) if run_id else name
 
     def _num_groups(self, num_lanes: int) -> int:
         """Groups of an actor with so many lanes."""

@@ -9,10 +9,13 @@ from typing import Any
 import reverb
 
 from actor_learner.replay.streams import sample_stream
+from actor_learner.replay.writing import episode_rows
 from actor_learner.support import errors
 
 TURNS_AHEAD = 2
 """Turns that each actor may be ahead of the learner."""
+
+_EPISODE_ROWS = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +35,7 @@ class Plan:
       publish_seconds: Least seconds between two publications of the policy to other jobs.
       copies: Names of further tables that every item goes to, for others than the learner.
       copy_size: Items that each of them keeps; None is as many as the stream's own table.
+      episode_table: Name of the table that gets a row for each episode; None for none.
     """
 
     stream: sample_stream.SampleStream
@@ -45,12 +49,16 @@ class Plan:
     publish_seconds: float = 0.5
     copies: tuple[str, ...] = ()
     copy_size: int | None = None
+    episode_table: str | None = None
 
     def tables(self) -> list[reverb.Table]:
         """The stream's tables, and the further ones; new ones in each call."""
         found = self.stream.tables(self.experience)
         own = found[0].info
-        return found + [
+        episodes = []
+        if self.episode_table is not None:
+            episodes.append(episode_rows.make_table(self.episode_table, _EPISODE_ROWS))
+        return [*found, *episodes] + [
             reverb.Table(
                 name=name,
                 sampler=reverb.selectors.Uniform(),
@@ -79,6 +87,14 @@ class Plan:
                 )
             observer.also_into(self.copies)
         return observer
+
+    def episode_observer(
+        self, client: reverb.Client, version: sample_stream.Version = None
+    ) -> episode_rows.EpisodeRows | None:
+        """An observer that writes a row for each episode of a group; None if none are wanted."""
+        if self.episode_table is None:
+            return None
+        return episode_rows.EpisodeRows(client, self.episode_table, self.lanes_per_group, version)
 
     @property
     def num_lanes(self) -> int:

@@ -116,6 +116,9 @@ class FurtherPolicy:
         plan = self._plan
         self._writer = plan.observer(client, version=lambda: self._resident.version)
         self._closing.callback(self._writer.close)
+        episodes = plan.episode_observer(client, lambda: self._resident.version)
+        if episodes is not None:
+            self._closing.callback(episodes.close)
         writes: Any = self._writer
         if self._env.turn_based:
             writes = turn_rows.TurnRows(lambda: self._group.present, self._writer.add)
@@ -124,7 +127,11 @@ class FurtherPolicy:
         self._resident = resident.Resident(
             self._group,
             self._algorithm.collect_policy,
-            observers=[*([] if takes_transitions else [writes]), statistics],
+            observers=[
+                *([] if takes_transitions else [writes]),
+                *([] if episodes is None else [episodes]),
+                statistics,
+            ],
             transition_observers=[writes] if takes_transitions else [],
             environment_step=self._environment_step,
             initial_random_steps=plan.initial_random_steps,

@@ -7,12 +7,25 @@ import pytest
 import tensorflow as tf
 from tf_agents.trajectories import time_step as ts
 
-from actor_learner import AgentSpec, AgentWorld, Collecting, Evaluation, Experiment, dqn, ppo, r2d2
+from actor_learner import (
+    AgentSpec,
+    AgentWorld,
+    Collecting,
+    Evaluation,
+    Experiment,
+    dqn,
+    ppo,
+    r2d2,
+    read_episodes,
+)
 from actor_learner import experiment as experiment_lib
-from actor_learner.environments import lanes, spread
+from actor_learner.acting import actor
+from actor_learner.environments import lanes, seeding, spread
+from actor_learner.inference import protocol
 from actor_learner.replay import postprocessors
 from actor_learner.replay.server import server
 from actor_learner.replay.streams import sequence_replay, unroll_queue, window_replay
+from actor_learner.replay.writing import episode_rows
 from actor_learner.run_directory import RunDirectory
 from actor_learner.runs import acting_side
 from actor_learner.runs.one_process import OneProcess
@@ -349,6 +362,82 @@ def test_what_cannot_wait_for_the_end_of_an_episode_is_refused(options, words):
             send_after_done=True, postprocessors=options.pop("postprocessors", ())
         )
         plan_of(experiment(collecting=collecting, **options))
+
+
+def episodes_of(world, ticks):
+    """`(return, length, terminated)` of every episode that ends, by PettingZoo's rules."""
+    found = []
+    for seed in seeding.lane_seeds(0, 2):
+        for steps in counting_world.play(world(), seed, ticks).values():
+            rewards = []
+            for step in steps:
+                rewards = [*([] if step.is_first else rewards), step.reward]
+                if step.is_last:
+                    found.append((sum(rewards), len(rewards), step.discount == 0.0))
+    return sorted(found)
+
+
+class Chooser:
+    """An inference stream that chooses as the reference does."""
+
+    def act(self, time_step):
+        return protocol.Response(counting_world.choose(time_step.observation["observation"]))
+
+    def reset(self):
+        pass
+
+
+def test_each_episode_gives_one_row():
+    table = episode_rows.make_table("episodes", 1_000)
+    serving = server.ReplayServer([table])
+    env = AgentWorld(counting_world.CountingParallelWorld, num_envs=2, seed=0)
+    client = serving.client()
+    ticks = []
+    rows = episode_rows.EpisodeRows(client, "episodes", env.batch_size, lambda: len(ticks))
+    try:
+        made = actor.Actor(
+            env,
+            Chooser(),
+            tf.Variable(0, dtype=tf.int64),
+            group_steps_per_run=60,
+            observers=[lambda _: ticks.append(1), rows],
+        )
+        made.run()
+        rows.close()
+        read = read_episodes(client, "episodes")
+        assert read_episodes(client, "episodes") == []  # Each is read once.
+        with pytest.raises(errors.ReplayError, match="no table 'others'"):
+            read_episodes(client, "others")
+    finally:
+        rows.close()
+        serving.stop()
+    expected = episodes_of(counting_world.CountingParallelWorld, 60)
+    assert len(expected) > 30
+    assert sorted((r["return"], r["length"], r["terminated"]) for r in read) == expected
+    versions = [row["version"] for row in read]
+    assert versions == sorted(versions) and len(set(versions)) > 10
+    assert {row["lane"] for row in read} == set(range(6))
+
+
+def test_rows_of_episodes_are_sent_beside_the_experience(tmp_path):
+    world = functools.partial(spread.Spread, max_steps=5)
+    others = AgentSpec(policy="others", agent=RESTLESS, batch_size=8, send_concise_info=True)
+    made = experiment(
+        [AgentSpec("agent_0"), others], world, collecting=Collecting(send_concise_info=True)
+    )
+    with OneProcess(made, RunDirectory(tmp_path), seed=0) as training:
+        training.run()
+        (further,) = training._further._all
+        client = training._replay.server.client()
+        names = training._plan.episode_table, further._plan.episode_table
+        assert [name.split("@")[0] for name in names] == ["episodes", "others-episodes"]
+        training._acting.close()
+        further._closing.pop_all().close()
+        of_main, of_others = (read_episodes(client, name) for name in names)
+    steps = training.environment_step
+    assert {row["length"] for row in [*of_main, *of_others]} == {5}
+    assert len(of_main) == 2 * (steps // 2 // 5)  # Of two lanes, whole ones only.
+    assert len(of_others) == 2 * len(of_main)
 
 
 def test_options_of_collecting_are_refused_where_nobody_reads_them():
