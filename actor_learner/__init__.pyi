@@ -20,6 +20,7 @@ from actor_learner.agents.ppo import ppo as ppo
 from actor_learner.agents.r2d2 import r2d2 as r2d2
 from actor_learner.agents.sac import sac as sac
 from actor_learner.agents.td3 import td3 as td3
+from actor_learner.collecting import Collecting as Collecting
 from actor_learner.environments import suite_atari as suite_atari
 from actor_learner.environments import suite_gymnasium as suite_gymnasium
 from actor_learner.environments import suite_mujoco as suite_mujoco
@@ -82,6 +83,7 @@ from actor_learner.replay.streams.sequence_replay import SequenceReplay as Seque
 from actor_learner.replay.streams.unroll_queue import UnrollQueue as UnrollQueue
 from actor_learner.replay.streams.window_replay import WindowReplay as WindowReplay
 from actor_learner.replay.writing.block_observer import BlockObserver as BlockObserver
+from actor_learner.replay.writing.episode_rows import read_episodes as read_episodes
 from actor_learner.replay.writing.window_observer import LaneObserver as LaneObserver
 from actor_learner.reporting.logger import RunContext as RunContext
 from actor_learner.reporting.wandb_logger import WandbLogger as WandbLogger

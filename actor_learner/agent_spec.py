@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Callable
 
+from actor_learner import collecting
 from actor_learner.support import configurable, errors
 
 MAIN = "main"
@@ -42,6 +43,8 @@ class AgentSpec:
       max_num_steps: After so many steps of its own an agent's episode is cut, as one that is
         truncated: the value of what it observes there is bootstrapped. It plays on in the world,
         and its next episode begins with its next observation.
+      deterministic_action: This and what follows are as in `Collecting`, of which each trained
+        policy has its own.
     """
 
     def __init__(
@@ -57,6 +60,17 @@ class AgentSpec:
         initial_random_steps: int | None = None,
         frame_stack: int | None = None,
         max_num_steps: int | None = None,
+        deterministic_action: bool = False,
+        sample_steps: int | None = None,
+        bootstrap_steps: int | None = None,
+        burn_in_steps: int | None = None,
+        tables: Sequence[str] = (),
+        copy_size: int | None = None,
+        send_full_trajectory: bool = False,
+        pad_trajectory: bool = False,
+        send_concise_info: bool = False,
+        send_after_done: bool = False,
+        postprocessors: Sequence[Callable[[Any], Any]] = (),
     ) -> None:
         try:
             self._pattern = re.compile(agents)
@@ -84,11 +98,24 @@ class AgentSpec:
             "batch_size": batch_size,
             "initial_random_steps": initial_random_steps,
         }
-        for name, value in training.items():
-            if value is not None and agent is None:
-                raise errors.ConfigError(
-                    f"AgentSpec.{name} is set, but nobody reads it without AgentSpec.agent"
-                )
+        # All are passed on, so that gin's bindings of `Collecting`, of `main`, do not reach it.
+        of_collecting: dict[str, Any] = {
+            "deterministic_action": deterministic_action,
+            "sample_steps": sample_steps,
+            "bootstrap_steps": bootstrap_steps,
+            "burn_in_steps": burn_in_steps,
+            "tables": tables,
+            "copy_size": copy_size,
+            "send_full_trajectory": send_full_trajectory,
+            "pad_trajectory": pad_trajectory,
+            "send_concise_info": send_concise_info,
+            "send_after_done": send_after_done,
+            "postprocessors": postprocessors,
+        }
+        for name, value in {**training, **of_collecting}.items():
+            is_left_out = value is None or value is False or value == ()
+            if not is_left_out and agent is None:
+                raise errors.ConfigError(_unread(name, policy, name in of_collecting))
         for name, value in (("frame_stack", frame_stack), ("max_num_steps", max_num_steps)):
             if value is not None and (value != int(value) or value < 1):
                 raise errors.ConfigError(f"AgentSpec.{name} must be 1 or more, got {value!r}")
@@ -96,6 +123,7 @@ class AgentSpec:
         self.policy = policy
         self.frozen = frozen
         self.agent = agent
+        self.collecting = collecting.Collecting(**of_collecting)
         self.training = {name: value for name, value in training.items() if value is not None}
         self.frame_stack = frame_stack
         self.max_num_steps = max_num_steps
@@ -103,6 +131,17 @@ class AgentSpec:
     def matches(self, agent: str) -> bool:
         """Whether the spec is for the agent of that name, unless an earlier one is."""
         return self._pattern.fullmatch(agent) is not None
+
+
+def _unread(name: str, policy: str, of_collecting: bool) -> str:
+    """Says why nobody reads an option of a policy without an agent, and what does instead."""
+    if of_collecting and policy == MAIN:
+        return (
+            f"AgentSpec.{name} is set for the policy {MAIN!r}, for which it is Collecting.{name} "
+            "(Experiment.collecting): bind that instead"
+        )
+    hint = ": frozen_policy.which says how one acts" if name == "deterministic_action" else ""
+    return f"AgentSpec.{name} is set, but nobody reads it without AgentSpec.agent{hint}"
 
 
 def assign(

@@ -2,6 +2,7 @@
 
 from actor_learner import (
     agent_spec,
+    collecting,
     evaluation_settings,
     experiment,
     jobs_settings,
@@ -45,7 +46,7 @@ from actor_learner.learning import (
     triggers,
 )
 from actor_learner.parameters import reverb_variable_container
-from actor_learner.replay import observers, reverb_replay_buffer
+from actor_learner.replay import observers, postprocessors, reverb_replay_buffer
 from actor_learner.replay.server import server, tables
 from actor_learner.replay.streams import (
     lane_replay,
@@ -72,6 +73,7 @@ ROOMS = (
     bricks,
     c51,
     cartpole,
+    collecting,
     cql_sac,
     crossing,
     ddpg,
@@ -99,6 +101,7 @@ ROOMS = (
     parts,
     pendulum,
     policy_service,
+    postprocessors,
     ppo,
     ppo_learner,
     prioritized_replay,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import os
 from collections.abc import Sequence
 from typing import Any, Callable
@@ -19,18 +20,24 @@ from actor_learner import (
     run_settings,
     stream_choice,
 )
+from actor_learner import collecting as collecting_lib
 from actor_learner import experience as experience_lib
 from actor_learner import plan as plan_lib
 from actor_learner.acting import ring as ring_lib
 from actor_learner.agents import algorithm as algorithm_lib
 from actor_learner.agents.networks import network_variables
 from actor_learner.environments import factories
+from actor_learner.replay.server import tables
 from actor_learner.replay.streams import apart, sample_stream
+from actor_learner.replay.writing import whole_episodes
 from actor_learner.support import configurable, errors
 
 PUBLISH_SECONDS, PUBLISH_SECONDS_QUEUED = 0.5, 0.125
 
 BATCH_SIZE = 64
+
+EPISODES = "episodes"
+"""Name of the table with one row per episode."""
 
 RANDOM_STEPS = 1_000
 """Random steps before an agent that learns from transitions begins, unless configured."""
@@ -85,10 +92,11 @@ class Experiment:
         `overlap` also how long for one step of the environment, unless ten times its longest so far
         is more.
       checkpoints: What is saved on the way. None is `Checkpoints()`, whose arguments a gin file
-        binds; likewise the next two.
+        binds; likewise the others.
       reporting: How often the run tells how it goes.
       staleness: How old the policy may be that acts, where actors are jobs of their own.
       devices: On which devices of one process to collect and to learn at once.
+      collecting: How the policy acts while it collects, and what is sent of what it meets.
     """
 
     def __init__(
@@ -114,6 +122,7 @@ class Experiment:
         reporting: run_settings.Reporting | None = None,
         staleness: run_settings.Staleness | None = None,
         devices: run_settings.Devices | None = None,
+        collecting: collecting_lib.Collecting | None = None,
     ) -> None:
         experiment_checks.check({k: v for k, v in locals().items() if k != "self"})
         self.is_offline = experiment_checks.is_offline(replay)
@@ -137,6 +146,7 @@ class Experiment:
         self.reporting = run_settings.Reporting() if reporting is None else reporting
         self.staleness = run_settings.Staleness() if staleness is None else staleness
         self.devices = run_settings.Devices() if devices is None else devices
+        self.collecting = collecting_lib.Collecting() if collecting is None else collecting
 
     def train(
         self,
@@ -265,6 +275,7 @@ class Experiment:
         """This experiment, for a further policy of its world: with its agent and its training."""
         of_policy = copy.copy(self)
         of_policy.agent = spec.agent
+        of_policy.collecting = spec.collecting
         of_policy._replay = spec.training.get("replay")
         of_policy._updates_per_step = spec.training.get("updates_per_step")
         of_policy._batch_size = spec.training.get("batch_size", BATCH_SIZE)
@@ -275,7 +286,8 @@ class Experiment:
     def make_algorithm_for(self, world: algorithm_lib.World) -> algorithm_lib.Algorithm:
         """Builds the agent for a world."""
         with network_variables.of_any_integers():
-            return algorithm_lib.as_algorithm(self.agent(world))
+            algorithm = algorithm_lib.as_algorithm(self.agent(world))
+        return acting_greedily(algorithm) if self.collecting.deterministic_action else algorithm
 
     def plan(
         self,
@@ -300,21 +312,34 @@ class Experiment:
         Raises:
           errors.ConfigError: If the settings do not fit the algorithm.
         """
-        stream = chosen = stream_choice.choose(
+        chosen = stream_choice.choose(
             algorithm,
             self._replay,
             deterministic=self.deterministic,
             save_replay=self.checkpoints.save_replay,
         )
+        stream = chosen = stream_choice.with_window(chosen, algorithm, self.collecting)
         if policy is not None:
             stream = chosen.for_policy(policy, turn_ticks)
+        names = self.collecting.tables
+        if names:
+            stream = stream_choice.with_table(stream, names[0])
         if lanes_apart:
             experiment_checks.refuse_memory(algorithm.agent.collect_policy, algorithm.name)
-            stream = apart.Apart(stream, num_lanes)
+        if lanes_apart or self.collecting.after_done:
+            stream = apart.Apart(
+                stream,
+                num_lanes,
+                takes_turns=lanes_apart,
+                after_done=self.collecting.after_done,
+                postprocessors=self.collecting.postprocessors,
+            )
         if run_id is not None:
             stream = stream.for_run(run_id)
         experience = sample_stream.Experience(
-            algorithm.agent.collect_data_spec,
+            whole_episodes.spec_after(
+                algorithm.agent.collect_data_spec, self.collecting.postprocessors
+            ),
             num_lanes // self._num_groups(num_lanes),
             algorithm.n_step,
             algorithm.gamma,
@@ -375,7 +400,16 @@ class Experiment:
             group_steps=group_steps,
             collect_steps=self._collect_steps or max(64, num_lanes),
             publish_seconds=self._publish_seconds_for(group_steps),
+            copies=tuple(tables.of_run(name, run_id) if run_id else name for name in names[1:]),
+            copy_size=self.collecting.copy_size,
+            episode_table=self._episode_table(policy, run_id),
         )
+
+    def _episode_table(self, policy: str | None, run_id: str | None) -> str | None:
+        if not self.collecting.send_concise_info:
+            return None
+        name = EPISODES if policy is None else f"{policy}-{EPISODES}"
+        return tables.of_run(name, run_id) if run_id else name
 
     def _num_groups(self, num_lanes: int) -> int:
         """Groups of an actor with so many lanes."""
@@ -392,6 +426,23 @@ class Experiment:
         if self.staleness.publish_seconds is not None:
             return self.staleness.publish_seconds
         return PUBLISH_SECONDS if group_steps is None else PUBLISH_SECONDS_QUEUED
+
+
+def acting_greedily(algorithm: algorithm_lib.Algorithm) -> algorithm_lib.Algorithm:
+    """The algorithm, whose policy acts greedily also while it collects.
+
+    Raises:
+      errors.ConfigError: If it learns from more than what was done and met.
+    """
+    policy = greedy(algorithm.agent.policy)
+    said = algorithm.agent.collect_policy.info_spec
+    if algorithm.kind == experience_lib.UNROLLS or said != policy.info_spec:
+        raise errors.ConfigError(
+            f"deterministic_action is set, but {algorithm.name} learns from how its collect policy "
+            "chose, not only from what it did: leave the binding out, or use an agent that learns "
+            "from transitions. R2D2 acts greedily with r2d2.epsilon_base = 0.0"
+        )
+    return dataclasses.replace(algorithm, acts_with=policy, epsilon=None)
 
 
 def greedy(policy: tf_policy.TFPolicy) -> tf_policy.TFPolicy:

@@ -8,7 +8,7 @@ from typing import Any
 
 import tree
 
-from actor_learner import argument_checks, evaluation_settings, run_settings
+from actor_learner import argument_checks, collecting, evaluation_settings, run_settings
 from actor_learner.replay.streams import recorded_replay, sample_stream
 from actor_learner.support import errors
 
@@ -19,6 +19,7 @@ _INSTANCES = {
     "reporting": run_settings.Reporting,
     "staleness": run_settings.Staleness,
     "devices": run_settings.Devices,
+    "collecting": collecting.Collecting,
 }
 _AT_LEAST = {
     "environment_steps": 1,

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
+
+import reverb
 
 from actor_learner.replay.streams import sample_stream
+from actor_learner.replay.writing import episode_rows
+from actor_learner.support import errors
 
 TURNS_AHEAD = 2
 """Turns that each actor may be ahead of the learner."""
+
+_EPISODE_ROWS = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +33,9 @@ class Plan:
         make exactly one train step: for streams that use every step once. None for replay.
       collect_steps: Environment steps of one turn of the actor, for replay.
       publish_seconds: Least seconds between two publications of the policy to other jobs.
+      copies: Names of further tables that every item goes to, for others than the learner.
+      copy_size: Items that each of them keeps; None is as many as the stream's own table.
+      episode_table: Name of the table that gets a row for each episode; None for none.
     """
 
     stream: sample_stream.SampleStream
@@ -37,6 +47,54 @@ class Plan:
     group_steps: int | None
     collect_steps: int
     publish_seconds: float = 0.5
+    copies: tuple[str, ...] = ()
+    copy_size: int | None = None
+    episode_table: str | None = None
+
+    def tables(self) -> list[reverb.Table]:
+        """The stream's tables, and the further ones; new ones in each call."""
+        found = self.stream.tables(self.experience)
+        own = found[0].info
+        episodes = []
+        if self.episode_table is not None:
+            episodes.append(episode_rows.make_table(self.episode_table, _EPISODE_ROWS))
+        return [*found, *episodes] + [
+            reverb.Table(
+                name=name,
+                sampler=reverb.selectors.Uniform(),
+                remover=reverb.selectors.Fifo(),
+                max_size=self.copy_size or own.max_size,
+                rate_limiter=reverb.rate_limiters.MinSize(1),  # Writing never waits for readers.
+                signature=own.signature,
+            )
+            for name in self.copies
+        ]
+
+    def observer(self, client: reverb.Client, version: sample_stream.Version = None) -> Any:
+        """An observer that writes the stream's items to all its tables.
+
+        Raises:
+          errors.ConfigError: If it is one of the user's own, which cannot write to several.
+        """
+        observer = self.stream.observer(self.experience, client, version=version)
+        if self.copies:
+            if not hasattr(observer, "also_into"):
+                observer.close()
+                raise errors.ConfigError(
+                    f"tables names {len(self.copies) + 1} tables, but {type(observer).__name__}, "
+                    f"the observer of {type(self.stream).__name__}, writes to one: give it a "
+                    "method also_into(names), or name one table"
+                )
+            observer.also_into(self.copies)
+        return observer
+
+    def episode_observer(
+        self, client: reverb.Client, version: sample_stream.Version = None
+    ) -> episode_rows.EpisodeRows | None:
+        """An observer that writes a row for each episode of a group; None if none are wanted."""
+        if self.episode_table is None:
+            return None
+        return episode_rows.EpisodeRows(client, self.episode_table, self.lanes_per_group, version)
 
     @property
     def num_lanes(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Callable
 
-from actor_learner import experience
+from actor_learner import collecting, experience
 from actor_learner.agents import algorithm as algorithm_lib
 from actor_learner.replay.streams import (
     lane_replay,
@@ -68,6 +68,48 @@ def choose(
             "which cannot be seeded: leave Experiment.replay out, or use @SeededReplay()"
         )
     return stream
+
+
+def with_table(stream: sample_stream.SampleStream, name: str) -> sample_stream.SampleStream:
+    """Returns the stream with another table.
+
+    Raises:
+      errors.ConfigError: If nobody writes to it.
+    """
+    if not stream.collects:
+        raise errors.ConfigError(
+            f"tables is set, but all experience of this run is recorded: {type(stream).__name__}."
+            "table_name is the name of its table"
+        )
+    return stream.with_table(name)
+
+
+def with_window(
+    stream: sample_stream.SampleStream,
+    algorithm: algorithm_lib.Algorithm,
+    setting: collecting.Collecting,
+) -> sample_stream.SampleStream:
+    """Returns the stream with the items of `Collecting`, or as it is if nothing is said of them.
+
+    Raises:
+      errors.ConfigError: If they do not fit the stream or the algorithm.
+    """
+    if setting.send_full_trajectory:
+        stream = stream.with_whole_episodes(setting.pad_trajectory)
+    if setting.sample_steps is None:
+        return stream
+    burn_in, bootstrap = setting.burn_in_steps, setting.bootstrap_steps
+    if burn_in is None:
+        burn_in = algorithm.burn_in
+    if bootstrap is None:
+        bootstrap = 1 if algorithm.kind == experience.UNROLLS else algorithm.n_step
+    if algorithm.kind == experience.SEQUENCES and burn_in != algorithm.burn_in:
+        raise errors.ConfigError(
+            f"burn_in_steps is {burn_in}, but {algorithm.name} does not learn from the first "
+            f"{algorithm.burn_in} steps of a sequence: leave it out, or set the agent's, such as "
+            "r2d2.burn_in, to the same"
+        )
+    return stream.with_window(burn_in, setting.sample_steps, bootstrap)
 
 
 def refuse_what_unrolls_ignore(

@@ -96,9 +96,10 @@ def test_an_environment_a_logger_and_a_trigger_with_state_of_ones_own_survive_a_
     [
         ("own_agent", ["--gin_param=Experiment.replay = @PrioritizedReplay()"]),
         ("own_network", []),
+        ("own_postprocessor", []),
     ],
 )
-def test_an_agent_a_network_and_a_stream_of_ones_own_run_from_gin(name, more, tmp_path):
+def test_an_agent_a_network_a_stream_and_a_postprocessor_run_from_gin(name, more, tmp_path):
     directory = tmp_path / "run"
     run(["train.py", f"--gin_file=examples/{name}.gin", f"--run_dir={directory}",
          "--gin_param=Experiment.environment_steps = 600", *SHORT, *more])  # fmt: skip

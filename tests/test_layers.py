@@ -15,6 +15,7 @@ ROOMS = (
     (
         "action_mask",
         "agent_spec",
+        "collecting",
         "experience",
         "spec_json",
         "minibatches",

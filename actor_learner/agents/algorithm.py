@@ -8,6 +8,7 @@ from typing import Any, Callable
 
 import tensorflow as tf
 from tf_agents.agents import tf_agent
+from tf_agents.policies import tf_policy
 from tf_agents.trajectories import time_step as ts
 
 from actor_learner import experience
@@ -64,6 +65,7 @@ class Algorithm:
         called after a checkpoint is restored, and when actors have come or gone.
       gauges: Further numbers of the agent that belong in its metrics, by name; each is called for
         every line of them.
+      acts_with: Collects instead of the agent's collect policy; None is that.
     """
 
     agent: tf_agent.TFAgent
@@ -76,6 +78,7 @@ class Algorithm:
     burn_in: int = 0
     share_lanes: Callable[[int, int], None] | None = None
     gauges: Mapping[str, Callable[[], float]] = dataclasses.field(default_factory=dict)
+    acts_with: tf_policy.TFPolicy | None = None
 
     def __post_init__(self) -> None:
         if self.n_step < 1:
@@ -85,6 +88,11 @@ class Algorithm:
         kinds = (experience.TRANSITIONS, experience.UNROLLS, experience.SEQUENCES)
         if self.kind not in kinds:
             raise errors.ConfigError(f"kind must be one of {', '.join(kinds)}, got {self.kind!r}")
+
+    @property
+    def collect_policy(self) -> tf_policy.TFPolicy:
+        """The policy that collects."""
+        return self.agent.collect_policy if self.acts_with is None else self.acts_with
 
     @property
     def name(self) -> str:

@@ -82,6 +82,7 @@ class ActingSide:
         self._turns = 0
         self._items_per_turn: int | None = None
         self._recorder: Any = None
+        self._episode_rows: Any = None
         self.watch = step_watch.StepWatch(experiment.sample_timeout_seconds)
         try:
             observers: list[Any] = [self.watch]
@@ -92,13 +93,11 @@ class ActingSide:
                         "together, and here agents take turns: leave the binding out"
                     )
                 observers.append(self._open_recorder(recording_dir, algorithm, plan))
+            if plan.episode_table is not None:
+                observers.append(self._open_episode_rows(plan, client))
             writers = []
             for _ in range(plan.num_groups):
-                writers.append(
-                    plan.stream.observer(
-                        plan.experience, client, version=lambda: self.actor.policy_version
-                    )
-                )
+                writers.append(plan.observer(client, version=lambda: self.actor.policy_version))
                 self._closing.callback(writers[-1].close)
             writes = self._writer = rotation.for_groups(writers)
             transitions = getattr(writers[0], "observes_transitions", False)
@@ -114,11 +113,11 @@ class ActingSide:
                 # Each lane fills its unrolls at its own pace: a turn ends with a batch of them.
                 self._items_per_turn = plan.stream.cells_per_batch(plan.experience)
                 group_steps = 1
-            if group_steps is None and graph_unroll.fits(env, algorithm.agent.collect_policy):
+            if group_steps is None and graph_unroll.fits(env, algorithm.collect_policy):
                 group_steps = plan.steps_per_turn // plan.num_lanes
             self.actor = actor.Actor(
                 env,
-                algorithm.agent.collect_policy,
+                algorithm.collect_policy,
                 train_step,
                 steps_per_run=None if group_steps else plan.collect_steps,
                 group_steps_per_run=group_steps,
@@ -185,7 +184,19 @@ class ActingSide:
         `close` would write what is left to whichever server answers by then.
         """
         self._writer.abandon()
+        if self._episode_rows is not None:
+            self._episode_rows.abandon()
         self.save_recording()
+
+    def _open_episode_rows(self, plan: plan_lib.Plan, client: reverb.Client) -> Any:
+        rows = [
+            plan.episode_observer(client, lambda: self.actor.policy_version)
+            for _ in range(plan.num_groups)
+        ]
+        for each in rows:
+            self._closing.callback(each.close)
+        self._episode_rows = rotation.for_groups(rows)
+        return self._episode_rows
 
     def _open_recorder(
         self, directory: Any, algorithm: algorithm_lib.Algorithm, plan: plan_lib.Plan

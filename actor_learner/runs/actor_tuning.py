@@ -49,7 +49,7 @@ def measure(
         train_step, environment_step = counters
         algorithm = experiment.make_algorithm(env, train_step, environment_step)
         plan = experiment.plan(algorithm, lanes)
-        server = server_lib.ReplayServer(plan.stream.tables(plan.experience))
+        server = server_lib.ReplayServer(plan.tables())
         closing.callback(server.stop)
         client = server.client()
         environment_step.assign(plan.initial_random_steps)  # Random steps do not use the policy.

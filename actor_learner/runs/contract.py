@@ -47,12 +47,9 @@ def describe(
         "gamma": algorithm.gamma,
         "lanes per actor": plan.num_lanes,
         "groups per actor": plan.num_groups,
-        "lanes apart": isinstance(plan.stream, apart.Apart),
+        "lanes apart": isinstance(plan.stream, apart.Apart) and plan.stream.takes_turns,
         "stream": type(plan.stream).__name__,
-        "tables": {
-            table.name: _columns(table.info.signature)
-            for table in plan.stream.tables(plan.experience)
-        },
+        "tables": {table.name: _columns(table.info.signature) for table in plan.tables()},
         "policy variables": [f"{v.dtype.name} {tuple(v.shape)}" for v in variables],
         **_specs(time_step_spec, action_spec),
     }

@@ -39,7 +39,7 @@ class EmbeddedReplay:
     ) -> None:
         self._stream = plan.stream
         self._run = run
-        tables = plan.stream.tables(plan.experience)
+        tables = plan.tables()
         for table in tables:
             table_checks.refuse_unfit(table, plan)
         self.server = server.ReplayServer([*tables, *more_tables], checkpoint_dir=run.replay)

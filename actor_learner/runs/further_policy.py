@@ -97,7 +97,7 @@ class FurtherPolicy:
         Raises:
           errors.ConfigError: If a table does not suit the plan: see `table_checks`.
         """
-        tables = self._plan.stream.tables(self._plan.experience)
+        tables = self._plan.tables()
         for table in tables:
             table_checks.refuse_unfit(table, self._plan)
         return tables
@@ -113,11 +113,12 @@ class FurtherPolicy:
         """Builds what needs the server, restores a checkpoint, and joins the world."""
         self._server = replay
         self._epoch = epoch
-        plan, agent = self._plan, self._algorithm.agent
-        self._writer = plan.stream.observer(
-            plan.experience, client, version=lambda: self._resident.version
-        )
+        plan = self._plan
+        self._writer = plan.observer(client, version=lambda: self._resident.version)
         self._closing.callback(self._writer.close)
+        episodes = plan.episode_observer(client, lambda: self._resident.version)
+        if episodes is not None:
+            self._closing.callback(episodes.close)
         writes: Any = self._writer
         if self._env.turn_based:
             writes = turn_rows.TurnRows(lambda: self._group.present, self._writer.add)
@@ -125,8 +126,12 @@ class FurtherPolicy:
         statistics = metrics.EpisodeStatistics(self._experiment.reporting.window)
         self._resident = resident.Resident(
             self._group,
-            agent.collect_policy,
-            observers=[*([] if takes_transitions else [writes]), statistics],
+            self._algorithm.collect_policy,
+            observers=[
+                *([] if takes_transitions else [writes]),
+                *([] if episodes is None else [episodes]),
+                statistics,
+            ],
             transition_observers=[writes] if takes_transitions else [],
             environment_step=self._environment_step,
             initial_random_steps=plan.initial_random_steps,

@@ -32,6 +32,12 @@ def within_process(plan: plan_lib.Plan, experiment: experiment_lib.Experiment) -
                 "collect while they learn with Experiment.overlap, or as separate jobs"
             )
         return plan
+    if plan.copies:
+        raise errors.ConfigError(
+            f"tables names {', '.join(plan.copies)} besides the learner's, but "
+            "with UnrollQueue.in_process nothing goes through the replay server: leave out one of "
+            "the two"
+        )
     if experiment.checkpoints.save_replay:
         raise errors.ConfigError(
             "Checkpoints.save_replay is set, but UnrollQueue.in_process keeps unrolls out of the "

@@ -14,6 +14,8 @@ def refuse_unfit(table: reverb.Table, plan: plan_lib.Plan) -> None:
     Raises:
       errors.ConfigError: If they would.
     """
+    if table.name == plan.episode_table:
+        return  # Whoever reads it, no learner waits for it, and no actor.
     info = table.info
     limiter = info.rate_limiter_info
     limited = limiter.max_diff < 1e300 or limiter.min_diff > -1e300

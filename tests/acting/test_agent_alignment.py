@@ -19,6 +19,7 @@ from actor_learner.replay.streams import (
     sequence_replay,
     unroll_queue,
 )
+from actor_learner.replay.writing import whole_episodes
 from tests import counting_world
 
 LANES, SEED, TICKS = 4, 3, 60
@@ -57,14 +58,16 @@ def data_spec(env):
     )
 
 
-def collect(env, stream, *, n_step=1):
+def collect(env, stream, *, n_step=1, version=None, **episodes):
     """Acts into a server of its own; returns it, and what flows."""
     num_lanes = env.batch_size
-    if lanes.are_apart(env):
-        stream = apart.Apart(stream, num_lanes)
-    experience = sample_stream.Experience(data_spec(env), num_lanes, n_step, 0.9)
+    takes_turns = lanes.are_apart(env)
+    if takes_turns or episodes:
+        stream = apart.Apart(stream, num_lanes, takes_turns=takes_turns, **episodes)
+    spec = whole_episodes.spec_after(data_spec(env), episodes.get("postprocessors", ()))
+    experience = sample_stream.Experience(spec, num_lanes, n_step, 0.9)
     replay = server.ReplayServer(stream.tables(experience))
-    writer = stream.observer(experience, replay.client())
+    writer = stream.observer(experience, replay.client(), version)
     observer = writer
     if lanes.are_apart(env):
         observer = turn_rows.TurnRows(lambda: env.present, writer.add)
@@ -189,6 +192,128 @@ def test_sequences_begin_with_a_step_of_somebody():
                 assert tuple(row.tolist()) in expected
     finally:
         replay.stop()
+
+
+def number_the_steps(episode):
+    """A postprocessor of a user's: how many steps there are, and which of them each is."""
+    length = len(episode.step_type)
+    info = {"of": np.full(length, length - 1, np.int64), "step": np.arange(length, dtype=np.int16)}
+    return episode._replace(policy_info=info, reward=episode.reward + 0.5)
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_whole_episodes_are_sent_with_what_postprocessors_make_of_them(world):
+    env = make(world)
+    ticks, step = [], env._lanes.step
+
+    def count(actions):
+        ticks.append(1)
+        step(actions)
+
+    env._lanes.step = count
+    replay, stream, experience, writer, _ = collect(
+        env,
+        lane_replay.LaneReplay(capacity=10_000, rows_per_item=4),
+        version=lambda: len(ticks),
+        after_done=True,
+        postprocessors=[number_the_steps],
+    )
+    found = {}
+    versions = {}
+    try:
+        writer.close()
+        batches = iter(stream.dataset(experience, replay.address, 64, 20.0))
+        for _ in range(100):
+            batch, info = next(batches)
+            batch = tf.nest.map_structure(lambda leaf: leaf.numpy(), batch)
+            for i in range(64):
+                row = at(batch, i)
+                step = step_of(row, 0, row.action[0])
+                step = step._replace(reward=step.reward - 0.5)
+                assert row.policy_info["step"].dtype == np.int16
+                found[step.observation] = (
+                    step,
+                    int(row.policy_info["step"][0]),
+                    int(row.policy_info["of"][0]),
+                )
+                versions[step.observation] = int(info.version[i])
+        del batches
+    finally:
+        replay.stop()
+    for slot in reference(world):
+        whole, steps = 0, []
+        for step in slot:
+            steps = [step] if step.is_first else [*steps, step]
+            if not step.is_last:
+                continue
+            stored = [found.pop(each.observation, None) for each in steps]
+            if stored[0] is None:  # The actor stopped before it had ended.
+                assert stored == [None] * len(steps)
+                continue
+            assert stored == [(each, i, len(steps)) for i, each in enumerate(steps)]
+            acted = [versions[each.observation] for each in steps]
+            if world is counting_world.CountingParallelWorld:  # Tick by tick, and not when sent.
+                assert acted == list(range(acted[0], acted[0] + len(steps)))
+            assert acted == sorted(acted)
+            whole += 1
+        assert whole > 1
+    assert not found
+
+
+def episodes(world, ticks):
+    """The observations of each whole episode of each agent, the final one included."""
+    found = []
+    for seed in seeding.lane_seeds(SEED, LANES):
+        for steps in counting_world.play(world(), seed, ticks).values():
+            for step in steps:
+                if step.is_first:
+                    rows = []
+                rows.append(step.observation)
+                if step.is_last:
+                    found.append([*rows, step.next_observation])
+    return found
+
+
+@pytest.mark.parametrize("window", [(0, 2, 1), (1, 3, 1), (1, 2, 2)])
+def test_windows_are_consecutive_steps_that_advance_by_sample_steps(window):
+    world, (burn_in, sample, bootstrap) = counting_world.CountingParallelWorld, window
+    length = burn_in + sample + bootstrap
+
+    def windows(ticks):
+        found = set()
+        for rows in episodes(world, ticks):
+            num_starts = 1 + max(0, -(-(len(rows) - length) // sample))
+            found |= {tuple(rows[i * sample :][:length]) for i in range(num_starts)}
+        return found
+
+    env = make(world)
+    replay, stream, experience, writer, _ = collect(
+        env, sequence_replay.SequenceReplay().with_window(burn_in, sample, bootstrap)
+    )
+    found = set()
+    try:
+        writer.flush()
+        num_items = replay.info().tables[stream.table_name].size
+        keys = set()
+        for sample_, info in stream.dataset(experience, replay.address, 32, 20.0):
+            sequence = tf.nest.map_structure(lambda leaf: leaf.numpy(), sample_["experience"])
+            for observed, mask in zip(
+                sequence.trajectory.observation["observation"], sequence.mask
+            ):
+                assert len(mask) == length
+                found.add(tuple(tuple(row) for row in observed[mask > 0].tolist()))
+            keys |= set(info.key.numpy().tolist())
+            if len(keys) == num_items:
+                break
+    finally:
+        replay.stop()
+    assert len(found) == num_items
+    # The last row of an episode comes with the tick after it.
+    whole = windows(TICKS - 1)
+    assert len(whole) > 50
+    assert whole <= found
+    unfinished = found - windows(2 * TICKS)
+    assert not unfinished
 
 
 @pytest.mark.parametrize("world", WORLDS)

@@ -40,7 +40,7 @@ class PolicyJob(worker.Worker):
             replay.close()
         serving = policy_service.PolicyServer()
         self._service = policy_service.PolicyService(
-            self._model.agent.collect_policy,
+            self._model.algorithm.collect_policy,
             serving.max_batch,
             inference=serving.inference,
             seed=seeds.of(job.seed, KIND, job.index, job.incarnation),

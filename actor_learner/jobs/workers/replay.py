@@ -66,7 +66,7 @@ class ReplayJob(worker.Worker):
             )
         finally:
             env.close()
-        tables = built.plan.stream.tables(built.plan.experience)
+        tables = built.plan.tables()
         for table in tables:
             table_checks.refuse_unfit(table, built.plan)
         self._table = built.plan.stream.table_name

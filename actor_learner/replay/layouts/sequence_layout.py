@@ -1,8 +1,9 @@
 """How the steps of an episode become cells of a table, and sampled cells become `Sequence`s.
 
-A lane's steps are gathered into blocks of `period` rows. A finished block is one cell: the rows as
-bytes, the state of the policy before its first row, and the version of the policy. An item refers
-to the last `sequence_length / period` cells of a lane, so that overlapping sequences share them.
+A lane's steps are gathered into blocks, of which `sequence_length` and `period` are multiples: of
+`period` rows, if that divides `sequence_length`. A finished block is one cell: the rows as bytes,
+the state of the policy before its first row, and the version of the policy. An item refers to the
+last `sequence_length / block_length` cells of a lane, so that overlapping sequences share them.
 
 Of stacked frames a row keeps the newest only, and a block the older ones that its first row had: a
 sequence lies within one episode, so that every other stack follows from these.
@@ -10,6 +11,7 @@ sequence lies within one episode, so that every other stack follows from these.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -34,17 +36,21 @@ class SequenceLayout:
         `policy_info`, if a dictionary, has under `experience.STATE` is kept once per block.
       num_lanes: Lanes of the actor that writes.
       sequence_length: Rows of a sequence.
-      period: Rows of a block, and so the distance of two sequences.
+      period: Distance of two sequences of an episode, in rows.
       frame_stack: Frames per observation, if it is made of the latest frames; None stores
         observations as they are.
+      whole_episodes: Whether an item is a whole episode, of `sequence_length` rows at most.
+      padded: Whether such items are filled up to `sequence_length` where they are written; else
+        they have as many blocks as the episode, and are filled up where they are read.
 
     Attributes:
+      block_length: Rows of a block.
       observed: The layout of steps as observers get them, without the state.
       stacks: Fields of which a row keeps only the newest frame, by path.
 
     Raises:
-      errors.ConfigError: If `sequence_length` is not a multiple of `period`, or no observation
-        holds so many frames.
+      errors.ConfigError: If `period` is longer than `sequence_length`, or no observation holds so
+        many frames.
     """
 
     def __init__(
@@ -54,12 +60,18 @@ class SequenceLayout:
         sequence_length: int,
         period: int,
         frame_stack: int | None = None,
+        *,
+        whole_episodes: bool = False,
+        padded: bool = True,
     ) -> None:
         check_lengths(sequence_length, period)
         self.num_lanes = num_lanes
+        self.whole_episodes = whole_episodes
+        self.padded = padded
         self.sequence_length = sequence_length
         self.period = period
-        self.cells_per_item = sequence_length // period
+        self.block_length = math.gcd(sequence_length, period)
+        self.cells_per_item = sequence_length // self.block_length
         row_spec, state_spec = codec.split_state(data_spec)
         self.observed = codec.StepCodec(row_spec, num_lanes)
         self.stacks = frame_stacks.find(self.observed.fields, frame_stack)
@@ -75,8 +87,9 @@ class SequenceLayout:
 
     def signature(self) -> dict[str, tf.TensorSpec]:
         """Signature of a table of sequences."""
-        signature = self.rows.column_specs([self.cells_per_item, self.period])
-        for name, spec in self.start.column_specs([self.cells_per_item]).items():
+        cells: Any = self.cells_per_item if self.padded else None
+        signature = self.rows.column_specs([cells, self.block_length])
+        for name, spec in self.start.column_specs([cells]).items():
             signature[_START + name] = tf.TensorSpec(spec.shape, spec.dtype, _START + spec.name)
         return signature
 
@@ -117,11 +130,17 @@ class SequenceLayout:
         priority is computed.
         """
         is_observation = column.split("/")[0] == _OBSERVATION
-        return self.period if is_observation else self.sequence_length
+        return self.block_length if is_observation else self.sequence_length
+
+    def missing_blocks(self, num_blocks: int) -> int:
+        """How many blocks an episode that has so many lacks until it ends with a sequence."""
+        if num_blocks < self.cells_per_item or self.whole_episodes:
+            return self.cells_per_item - num_blocks
+        return (self.cells_per_item - num_blocks) % (self.period // self.block_length)
 
     def padding(self) -> dict[str, np.ndarray]:
         """The rows that fill up a block after an episode's end: zeros that claim to be LAST."""
-        padding = self.rows.zeros([self.period])
+        padding = self.rows.zeros([self.block_length])
         self.rows.view(padding, "step_type")[...] = ts.StepType.LAST
         self.rows.view(padding, "next_step_type")[...] = ts.StepType.FIRST
         return padding
@@ -149,6 +168,24 @@ class SequenceLayout:
         earlier = np.cumsum(ended, axis=1) - ended
         return experience_lib.Sequence(trajectory, (), (earlier == 0).astype(np.float32))
 
+    def fill_up(self, columns: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """One sampled item, `[cells, ...]`, with as many cells as the longest would have."""
+        if self.padded:
+            return columns
+        padding = self.padding()
+
+        def filled(name: str, column: tf.Tensor) -> tf.Tensor:
+            missing = self.cells_per_item - tf.shape(column)[0]
+            cell = padding.get(name)
+            if cell is None:  # A state, or a version: that of no step.
+                cell = np.zeros(column.shape[1:], column.dtype.as_numpy_dtype)
+            more = tf.repeat(tf.constant(cell)[tf.newaxis], missing, axis=0)
+            return tf.ensure_shape(
+                tf.concat([column, more], axis=0), [self.cells_per_item, *column.shape[1:]]
+            )
+
+        return {name: filled(name, column) for name, column in columns.items()}
+
     def unpack(self, columns: dict[str, tf.Tensor]) -> tuple[experience_lib.Sequence, tf.Tensor]:
         """Sampled items as sequences, in graph mode or eagerly.
 
@@ -159,7 +196,7 @@ class SequenceLayout:
           `(sequence, version [batch] int64)`.
         """
 
-        def join(column: tf.Tensor) -> tf.Tensor:  # [batch, cells, period, ...]
+        def join(column: tf.Tensor) -> tf.Tensor:  # [batch, cells, block, ...]
             inner = column.shape[3:].as_list()
             return tf.reshape(column, [-1, self.sequence_length, *inner])
 
@@ -207,10 +244,9 @@ class SequenceLayout:
 
 
 def check_lengths(sequence_length: int, period: int) -> None:
-    """Refuses lengths that blocks of `period` rows cannot make up."""
-    if period < 1 or sequence_length < 2 or sequence_length % period:
+    """Refuses lengths of which sequences cannot be, or that leave out steps between two."""
+    if period < 1 or sequence_length < 2 or period > sequence_length:
         raise errors.ConfigError(
-            f"SequenceReplay.sequence_length is {sequence_length} and period is {period}: a "
-            "sequence is made of whole blocks of `period` steps, so its length must be a multiple "
-            "of it, and at least 2"
+            f"SequenceReplay.sequence_length is {sequence_length} and period is {period}: "
+            "sequences must have 2 steps or more, and begin 1 to sequence_length steps apart"
         )

@@ -1,15 +1,18 @@
-"""A sample stream whose lanes are written apart: for agents that take turns."""
+"""A sample stream whose lanes are written apart: for agents that take turns, or whole episodes."""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import reverb
 import tensorflow as tf
 
-from actor_learner.replay.streams import sample_stream
-from actor_learner.replay.writing import lanes_apart
+from actor_learner import experience as experience_lib
+from actor_learner.replay.streams import recorded_replay, sample_stream
+from actor_learner.replay.writing import lanes_apart, whole_episodes
 from actor_learner.support import errors
 
 Experience = sample_stream.Experience
@@ -19,15 +22,33 @@ class Apart(sample_stream.SampleStream):
     """Writes every lane of an actor as if it were the only one, to the tables of another stream.
 
     Rows of all lanes side by side suppose that all of them step together. Agents that take turns do
-    not: each has steps of its own, as many as it has turns.
+    not: each has steps of its own, as many as it has turns. Nor do lanes whose episodes are held
+    back until they have ended.
 
     Args:
       inner: The stream; its items are those of a single lane.
       num_lanes: Lanes of each actor.
+      takes_turns: Whether the lanes do not step together.
+      after_done: Whether an episode is written when it has ended, and not before.
+      postprocessors: What becomes of an episode before it is written, with `after_done`.
+
+    Attributes:
+      takes_turns: As given.
     """
 
-    def __init__(self, inner: sample_stream.SampleStream, num_lanes: int) -> None:
+    def __init__(
+        self,
+        inner: sample_stream.SampleStream,
+        num_lanes: int,
+        *,
+        takes_turns: bool = True,
+        after_done: bool = False,
+        postprocessors: Sequence[whole_episodes.Postprocessor] = (),
+    ) -> None:
         super().__init__()
+        self.takes_turns = takes_turns
+        self._after_done = after_done
+        self._postprocessors = tuple(postprocessors)
         self._inner = inner.with_lanes_apart(num_lanes)
         self.kind, self.weighted = inner.kind, inner.weighted
         self.priority_offset, self.repeatable = inner.priority_offset, inner.repeatable
@@ -40,11 +61,24 @@ class Apart(sample_stream.SampleStream):
     def _bind(self, run_id: str) -> None:
         self._inner = self._inner.for_run(run_id)
 
+    def with_table(self, table_name: str) -> Apart:
+        own = copy.copy(self)
+        own._inner = self._inner.with_table(table_name)
+        return own
+
     def check(self, experience: Experience) -> None:
-        if not self.collects:
+        if not self.collects or isinstance(self._inner, recorded_replay.PrefilledStream):
+            how = "by agents that take turns" if self.takes_turns else "with whole episodes"
             raise errors.ConfigError(
-                f"Experiment.replay is a {type(self._inner).__name__}, which cannot be filled by "
-                "agents that take turns: leave the binding out"
+                f"Experiment.replay is a {type(self._inner).__name__}, which cannot be filled "
+                f"{how}: leave the binding out"
+            )
+        if self._after_done and self.kind == experience_lib.UNROLLS:
+            raise errors.ConfigError(
+                "send_after_done or postprocessors is set, but an unroll is learned from as soon "
+                "as it is complete, and the actor would wait for room in the queue with an episode "
+                "in its hands: leave them out, ppo computes its advantages where it learns "
+                "(ppo.gae_lambda); or use an agent that replays"
             )
         self._inner.check(_one_lane(experience))
 
@@ -57,12 +91,15 @@ class Apart(sample_stream.SampleStream):
         client: reverb.Client,
         version: sample_stream.Version = None,
     ) -> lanes_apart.LanesApart:
-        return lanes_apart.LanesApart(
-            [
-                self._inner.observer(_one_lane(experience), client, version=version)
-                for _ in range(experience.num_lanes)
-            ]
-        )
+        def make(version: sample_stream.Version) -> Any:
+            return self._inner.observer(_one_lane(experience), client, version=version)
+
+        def of_lane() -> Any:
+            if not self._after_done:
+                return make(version)
+            return whole_episodes.WholeEpisodes(make, version, self._postprocessors)
+
+        return lanes_apart.LanesApart([of_lane() for _ in range(experience.num_lanes)])
 
     def dataset(
         self,

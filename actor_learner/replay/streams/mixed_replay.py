@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any, Callable
 
@@ -81,6 +82,11 @@ class MixedReplay(recorded_replay.PrefilledStream):
 
     def _bind(self, run_id: str) -> None:
         self._streams = [stream.for_run(run_id) for stream in self._streams]
+
+    def with_table(self, table_name: str) -> MixedReplay:
+        own = copy.copy(self)
+        own._streams = [self._streams[0].with_table(table_name), *self._streams[1:]]
+        return own
 
     def check(self, experience: Experience) -> None:
         for stream in self._streams:

@@ -150,6 +150,41 @@ class SampleStream(abc.ABC):
         own._name = f"{policy}-{self._name}"
         return own
 
+    def with_table(self: Stream, table_name: str) -> Stream:
+        """A copy that writes to, or reads, a table of another name."""
+        own = copy.copy(self)
+        own._name = table_name
+        return own
+
+    def with_window(self: Stream, burn_in: int, sample: int, bootstrap: int) -> Stream:
+        """A copy whose items are so many consecutive steps of a lane, `sample` steps apart.
+
+        Args:
+          burn_in: Steps at the start that only lead up to what is learned.
+          sample: Steps that are learned from.
+          bootstrap: Steps at the end whose values these are compared with.
+
+        Raises:
+          errors.ConfigError: If its items have a length of their own.
+        """
+        raise errors.ConfigError(
+            f"sample_steps is set, but the items of {type(self).__name__} have lengths of their "
+            "own: a transition holds as many steps as the agent's n_step, such as dqn.n_step. Set "
+            "that instead, or use @SequenceReplay() or @UnrollQueue() with an agent for them"
+        )
+
+    def with_whole_episodes(self: Stream, padded: bool) -> Stream:
+        """A copy whose items are whole episodes, `padded` to one length where they are written.
+
+        Raises:
+          errors.ConfigError: If its items are something else.
+        """
+        raise errors.ConfigError(
+            f"send_full_trajectory is set, but the items of {type(self).__name__} are not "
+            "stretches of an episode's steps: send_after_done sends nothing but whole episodes in "
+            "whatever items; or use @SequenceReplay() with an agent for it, such as @r2d2"
+        )
+
     def with_lanes_apart(self: Stream, num_lanes: int) -> Stream:
         """This stream, for actors whose lanes write one by one (`Apart`); by default as it is."""
         del num_lanes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from typing import Any, Callable
 
@@ -34,7 +35,9 @@ class SequenceReplay(sample_stream.SampleStream):
 
     Args:
       capacity: Sequences kept; the oldest leave first. Memory is about `period` steps for each.
-      sequence_length: Steps of a sequence, a multiple of `period`; shorter episodes are filled up.
+      sequence_length: Steps of a sequence; shorter episodes are filled up. Sequences are stored
+        most cheaply if it is a multiple of `period`, for they are made of blocks of the greatest
+        common divisor of the two, each with a policy state.
       period: Steps between the beginnings of two sequences of an episode: they overlap by
         `sequence_length - period`.
       frame_stack: Frames that an observation is made of, if the environment stacks the latest ones
@@ -92,6 +95,7 @@ class SequenceReplay(sample_stream.SampleStream):
         self._priority_exponent = priority_exponent
         self._importance_exponent = importance_exponent
         self.priority_offset = priority_offset
+        self._whole_episodes, self._padded = False, True
         self._max_in_flight_items = max_in_flight_items
         self._max_in_flight_samples = max_in_flight_samples
         self._prefetch = prefetch
@@ -103,6 +107,8 @@ class SequenceReplay(sample_stream.SampleStream):
         one that begins at row b rows b + burn_in to b + L - 2, so that nothing is left out between
         two sequences if and only if period + burn_in <= L - 1.
         """
+        if self._whole_episodes:
+            return  # What begins an episode is learned from, burn-in or not.
         length, period, burn_in = self._sequence_length, self._period, experience.burn_in
         if burn_in < length - period or (burn_in == 0 and period == length):
             return
@@ -118,6 +124,16 @@ class SequenceReplay(sample_stream.SampleStream):
             f"burn_in must be below sequence_length - period ({length - period}), or {lost} would "
             f"never be learned from in episodes longer than a sequence: {remedy}"
         )
+
+    def with_window(self, burn_in: int, sample: int, bootstrap: int) -> SequenceReplay:
+        own = copy.copy(self)
+        own._sequence_length, own._period = burn_in + sample + bootstrap, sample
+        return own
+
+    def with_whole_episodes(self, padded: bool) -> SequenceReplay:
+        own = copy.copy(self)
+        own._whole_episodes, own._padded = True, padded
+        return own
 
     def tables(self, experience: Experience) -> list[reverb.Table]:
         exponent = {}
@@ -164,12 +180,18 @@ class SequenceReplay(sample_stream.SampleStream):
                 sequence, sample.info, version, self._importance_exponent
             )
 
+        if not layout.padded:
+            samples = samples.map(
+                tf.autograph.experimental.do_not_convert(
+                    lambda sample: sample._replace(data=layout.fill_up(sample.data))
+                )
+            )
         batches = samples.batch(batch_size, drop_remainder=True).map(unpack)
         return batches.prefetch(self._prefetch)
 
     def num_transitions(self, experience: Experience, num_items: int) -> int:
         """At most so many: an episode's end leaves its last block unfilled."""
-        return num_items * self._period
+        return num_items * (self._sequence_length if self._whole_episodes else self._period)
 
     def _layout(self, experience: Experience) -> sequence_layout.SequenceLayout:
         return sequence_layout.SequenceLayout(
@@ -178,4 +200,6 @@ class SequenceReplay(sample_stream.SampleStream):
             self._sequence_length,
             self._period,
             self._frame_stack,
+            whole_episodes=self._whole_episodes,
+            padded=self._padded,
         )

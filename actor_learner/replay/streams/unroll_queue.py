@@ -130,6 +130,17 @@ class UnrollQueue(sample_stream.SampleStream):
         apart._unrolls_per_batch = self._unrolls_per_batch or num_lanes
         return apart
 
+    def with_window(self, burn_in: int, sample: int, bootstrap: int) -> UnrollQueue:
+        if (burn_in, bootstrap) != (0, 1):
+            raise errors.ConfigError(
+                f"burn_in_steps is {burn_in} and bootstrap_steps {bootstrap}, but an unroll begins "
+                "with a step that is learned from and ends with one observation to bootstrap from: "
+                "leave both out"
+            )
+        own = copy.copy(self)
+        own._unroll_length = sample
+        return own
+
     def tables(self, experience: Experience) -> list[reverb.Table]:
         signature = self.layout(experience).signature()
         size = self._max_queued_batches * self.cells_per_batch(experience)

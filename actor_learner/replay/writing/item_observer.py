@@ -63,6 +63,20 @@ class ItemObserver(abc.ABC):
         """The layout of the items."""
         return self._layout
 
+    def also_into(self, tables: Sequence[str]) -> None:
+        """Makes every item in these tables too; call it before the first step.
+
+        Raises:
+          errors.SpecMismatchError: If one is made for other data.
+          errors.ReplayError: If one is missing, or the server does not answer.
+        """
+        for table in tables:
+            item_writer.check_table(
+                self._client, table, self._layout.signature(), self._timeout_seconds
+            )
+        for writer in self._writers:
+            writer.also_into(tables)
+
     def __call__(self, trajectory: trajectory_lib.Trajectory) -> None:
         """Takes one step, leaves `[lanes, ...]`, or without lanes if there is only one.
 

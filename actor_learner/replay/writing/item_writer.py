@@ -88,6 +88,10 @@ class ItemWriter:
         """What items are slices of, nested like the rows; None before the first row."""
         return self._columns
 
+    def also_into(self, tables: Sequence[str]) -> None:
+        """Makes every item in these tables too; call it before the first row."""
+        self._tables.extend(tables)
+
     def append(self, row: Any) -> None:
         """Adds one row, a nest of arrays, which Reverb copies.
 

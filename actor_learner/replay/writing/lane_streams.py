@@ -92,6 +92,12 @@ class LaneStreams:
         if time.monotonic() - self._last_flush >= self._flush_seconds:
             self.flush()
 
+    def also_into(self, tables: Sequence[str]) -> None:
+        """Makes every item in these tables too; call it before the first step."""
+        self._table_names.extend(tables)
+        for lane in self._lanes:
+            lane.also_into(tables)
+
     def flush(self) -> None:
         """Waits until the server has confirmed all items made so far.
 

@@ -25,10 +25,21 @@ class LanesApart:
         self._observers = list(observers)
         self._takes_transitions = getattr(observers[0], "observes_transitions", False)
 
+    observes_transitions = True
+
+    def __call__(self, transition: Transition) -> None:
+        """Takes in a step of all lanes."""
+        self.add(transition, np.ones(len(self._observers), np.bool_))
+
     @property
     def items_written(self) -> int:
         """Items of all lanes written so far, of streams that count them."""
         return sum(observer.items_written for observer in self._observers)
+
+    def also_into(self, tables: Sequence[str]) -> None:
+        """Makes every item in these tables too; call it before the first step."""
+        for observer in self._observers:
+            observer.also_into(tables)
 
     def add(self, transition: Transition, stepped: np.ndarray) -> None:
         """Takes in the steps of some lanes.

@@ -14,7 +14,7 @@ from tf_agents.trajectories import trajectory as trajectory_lib
 from actor_learner import experience as experience_lib
 from actor_learner.replay.layouts import codec, frame_stacks, sequence_layout
 from actor_learner.replay.writing import item_observer
-from actor_learner.support import configurable
+from actor_learner.support import configurable, errors
 
 _FIRST, _LAST = int(ts.StepType.FIRST), int(ts.StepType.LAST)
 
@@ -84,7 +84,7 @@ class SequenceObserver(item_observer.ItemObserver):
         # By column: the latest rows of each lane, the block that is being filled at the end.
         self._rows = {
             name: column
-            for length in (layout.period, layout.sequence_length)
+            for length in (layout.block_length, layout.sequence_length)
             for name, column in layout.rows.zeros([layout.num_lanes, length]).items()
             if layout.kept_rows(name) == length
         }
@@ -106,10 +106,10 @@ class SequenceObserver(item_observer.ItemObserver):
         interrupted = (step.step_type == _FIRST) & (self._position + self._num_blocks > 0)
         if interrupted.any():
             self._drop(np.flatnonzero(interrupted))
-        period = self._layout.period
+        length = self._layout.block_length
         packed = self._layout.rows.pack(step)
         for name, buffer in self._rows.items():
-            offset = buffer.shape[1] - period
+            offset = buffer.shape[1] - length
             buffer[self._lanes, offset + self._position] = packed[name]
         starting = self._position == 0
         if starting.any():
@@ -118,7 +118,7 @@ class SequenceObserver(item_observer.ItemObserver):
         is_out = (step.step_type == _LAST) & (self._position + self._num_blocks == 0)
         self._position += ~is_out
         last = (step.step_type == _LAST) & ~is_out
-        finished = last | (self._position == period)
+        finished = last | (self._position == length)
         if finished.any():
             self._finish_blocks(np.flatnonzero(finished), last)
 
@@ -148,11 +148,12 @@ class SequenceObserver(item_observer.ItemObserver):
             self._fill_up(lane, self._position[lane])
         for lane in lanes:
             self._append_cell(lane)
-        for lane in lanes[last[lanes]]:  # Episodes shorter than a sequence.
-            for _ in range(cells_per_item - self._num_blocks[lane]):
+        for lane in lanes[last[lanes]]:  # Episodes shorter than a sequence, or that end within one.
+            for _ in range(self._layout.missing_blocks(self._num_blocks[lane])):
                 self._shift(lane)
                 self._fill_up(lane, 0)
-                self._append_cell(lane)
+                if self._layout.padded:
+                    self._append_cell(lane)
         if cells_per_item == 1 and (self._num_blocks[lanes] > 1).any():
             logging.log_first_n(
                 logging.WARNING,
@@ -162,11 +163,12 @@ class SequenceObserver(item_observer.ItemObserver):
                 1,
                 self._layout.period,
             )
-        complete = lanes[self._num_blocks[lanes] >= cells_per_item]
+        complete = self._complete(lanes, last)
         if complete.size:
             for lane, priority in zip(complete, self._priorities(complete)):
                 writer = self._writers[lane]
-                item = {name: cells[-cells_per_item:] for name, cells in writer.columns.items()}
+                size = min(cells_per_item, int(self._num_blocks[lane]))
+                item = {name: cells[-size:] for name, cells in writer.columns.items()}
                 writer.create_item(item, float(priority))
                 writer.make_room()
         for lane in lanes:
@@ -174,26 +176,41 @@ class SequenceObserver(item_observer.ItemObserver):
         self._position[lanes] = 0
         self._num_blocks[last] = 0
 
+    def _complete(self, lanes: np.ndarray, last: np.ndarray) -> np.ndarray:
+        """Those of `lanes` whose finished block completes an item."""
+        layout = self._layout
+        if not layout.whole_episodes:
+            return lanes[[not layout.missing_blocks(n) for n in self._num_blocks[lanes]]]
+        over = last[lanes]
+        if (self._num_blocks[lanes] + ~over > layout.cells_per_item).any():
+            raise errors.ConfigError(
+                "send_full_trajectory is set, but an episode has more than "
+                f"{layout.sequence_length} rows, the final observation among them: raise "
+                "SequenceReplay.sequence_length, or the sum of burn_in_steps, sample_steps and "
+                "bootstrap_steps; or end episodes sooner (AgentSpec.max_num_steps, a TimeLimit)"
+            )
+        return lanes[over]
+
     def _append_cell(self, lane: int) -> None:
-        period = self._layout.period
-        block = {name: buffer[lane, -period:] for name, buffer in self._rows.items()}
+        length = self._layout.block_length
+        block = {name: buffer[lane, -length:] for name, buffer in self._rows.items()}
         start = {name: column[lane] for name, column in self._starts.items()}
         self._writers[lane].append(self._layout.cell(block, start))
         self._num_blocks[lane] += 1
 
     def _fill_up(self, lane: int, position: int) -> None:
         """Fills the lane's current block from `position` on."""
-        missing = self._layout.period - position
+        missing = self._layout.block_length - position
         if missing:
             for name, buffer in self._rows.items():
                 buffer[lane, -missing:] = self._padding[name][:missing]
 
     def _shift(self, lane: int) -> None:
         """Makes room for the lane's next block."""
-        period = self._layout.period
+        length = self._layout.block_length
         for buffer in self._rows.values():
-            if buffer.shape[1] > period:
-                buffer[lane, :-period] = buffer[lane, period:]
+            if buffer.shape[1] > length:
+                buffer[lane, :-length] = buffer[lane, length:]
 
     def _priorities(self, lanes: np.ndarray) -> np.ndarray:
         if self._initial_priorities is None:

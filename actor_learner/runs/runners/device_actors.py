@@ -256,5 +256,5 @@ def _variables(
     algorithm: algorithm_lib.Algorithm, version: tf.Variable, environment_step: tf.Variable
 ) -> list[tf.Variable]:
     """Returns the variables that acting needs, with the version as the last."""
-    found = algorithm.agent.collect_policy.variables()
+    found = algorithm.collect_policy.variables()
     return [*(variable for variable in found if variable is not environment_step), version]

@@ -189,8 +189,8 @@ def choose(
     copied = tf.Variable(0, trainable=False, dtype=tf.int64, name="policy_version")
     copy = experiment.make_algorithm(env, copied, environment_step)
     policy_copy = threads.PolicyCopy.of_policies(
-        (algorithm.agent.collect_policy, train_step),
-        (copy.agent.collect_policy, copied),
+        (algorithm.collect_policy, train_step),
+        (copy.collect_policy, copied),
         shared=environment_step,
     )
     acting = make_side(copy, env, copied, seed)

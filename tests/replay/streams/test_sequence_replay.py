@@ -1,6 +1,7 @@
 """Sequences, from actor through a real Reverb server to batches."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -149,6 +150,9 @@ CASES = {
     "half": (6, 3, [(1, 8), (5, 6), (20,)]),
     "three quarters": (8, 2, [(3, 9), (16, 7, 1)]),
     "one lane": (6, 3, [(5, 2, 12)]),
+    "blocks of two": (6, 4, [(1, 11), (7, 4), (9,)]),
+    "single rows": (5, 3, [(2, 8), (6, 7), (20,), (4, 3)]),
+    "one row of overlap": (5, 4, [(3, 9), (16, 7, 1)]),
 }
 
 
@@ -178,6 +182,60 @@ def test_sequences_cover_every_step_of_every_episode_and_cross_none(make_stream,
             taken += steps + 1
     assert found == sorted(expected)
     assert set(whole) <= {row for rows in found for row in rows}
+
+
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("length, period", [(12, 4), (12, 12), (13, 4)])
+def test_items_are_whole_episodes(make_stream, padded, length, period):
+    lengths = [(3, 9, 11), (7, 1)]
+    stream = make_stream(uniform(length, period).with_whole_episodes(padded), lengths)
+    group_steps = 60
+    stream.collect(group_steps)
+    sequences = [sequence for sequence, _ in stream.sequences()]
+    assert {len(sequence.mask) for sequence in sequences} == {length}
+    expected = []
+    for of_lane in lengths:
+        taken = 0
+        for episode, steps in enumerate(itertools.cycle(of_lane)):
+            taken += steps + 1
+            if taken > group_steps:
+                break
+            expected.append([(episode, step) for step in range(steps + 1)])
+    assert sorted(map(rows_of, sequences)) == sorted(expected)
+    # In the table an item has as many cells as it needs, unless it is filled up there.
+    block = math.gcd(length, period)
+    sizes = {
+        len(sample.data[0])
+        for sample in stream.server.client().sample(
+            stream.replay.table_name, 2_000, emit_timesteps=False
+        )
+    }
+    needed = {-(-len(rows) // block) for rows in expected}
+    assert sizes == ({length // block} if padded else needed)
+
+
+@pytest.mark.parametrize("padded", [True, False])
+def test_the_priority_of_a_whole_episode_is_that_of_its_own_steps(make_stream, padded):
+    seen = []
+
+    def priorities(sequences):
+        real = sequences.mask * (sequences.trajectory.step_type != LAST)
+        seen.extend(np.sum(sequences.trajectory.reward * real, axis=1).tolist())
+        return np.ones(len(real))
+
+    replay = uniform(12, 4).with_whole_episodes(padded)
+    stream = make_stream(replay, [(3, 9, 11, 1)], priorities=priorities)
+    stream.collect(60)
+    # The reward of step k is k + 1.
+    assert seen[:4] == [6.0, 45.0, 66.0, 1.0]
+
+
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("steps", [12, 30])
+def test_an_episode_that_is_longer_than_an_item_is_refused(make_stream, padded, steps):
+    stream = make_stream(uniform(12, 4).with_whole_episodes(padded), [(11, steps)])
+    with pytest.raises(errors.ConfigError, match="more than 12 rows"):
+        stream.collect(50)
 
 
 @pytest.mark.parametrize("ending, discount", [("terminated", 0.0), ("truncated", 1.0)])
@@ -328,9 +386,9 @@ def test_large_observations_keep_a_column_of_their_own_and_arrive_whole():
         observer.close()
 
 
-def test_lengths_that_blocks_cannot_make_up_are_refused():
-    with pytest.raises(errors.ConfigError, match="sequence_length is 80 and period is 30"):
-        sequence_replay.SequenceReplay(sequence_length=80, period=30)
+def test_lengths_that_leave_out_steps_between_two_sequences_are_refused():
+    with pytest.raises(errors.ConfigError, match="sequence_length is 80 and period is 90"):
+        sequence_replay.SequenceReplay(sequence_length=80, period=90)
 
 
 def learned_steps(length, period, burn_in, episode_length):
