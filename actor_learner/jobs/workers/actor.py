@@ -26,7 +26,7 @@ from actor_learner.jobs.exchange import (
 )
 from actor_learner.jobs.presence import names
 from actor_learner.jobs.workers import followed_model, further_actor, game_journal, step_journal
-from actor_learner.runs import acting_side, further_model, model
+from actor_learner.runs import acting_side, further_acting, further_model, model
 from actor_learner.runs.league import league_side
 from actor_learner.support import errors, fault_points, formatting, reverb_calls, seeds
 
@@ -53,6 +53,7 @@ class ActorJob(worker.Worker):
         self._stopping_since: float | None = None
         self._remote: remote.RemoteInference | None = None  # If others choose the actions.
         self._league: league_wire.LeagueFollower | None = None
+        self._further: list[further_actor.FurtherActor] = []
 
     def configure(self) -> None:
         job = self.job
@@ -79,6 +80,7 @@ class ActorJob(worker.Worker):
         self._followed = followed_model.FollowedModel(experiment, self._model, self._follower)
         self._journal = step_journal.StepJournal(job.directory, job.incarnation)
         games = self._join_league(env, seed) if self._replay.has_league else None
+        self._join_further(env, seed)
         self._acting = acting_side.ActingSide(
             experiment,
             self._model.plan,
@@ -94,12 +96,19 @@ class ActorJob(worker.Worker):
             transition_observers=[self._journal],
             remote=self._make_remote,
         )
-        self._further: list[further_actor.FurtherActor] = []
-        self._closing.callback(self._close_acting)
+        self._closing.callback(self._close_side, self._acting)
+        self._wait_for_first_policy()  # Not sooner: the learner takes longer to be built.
+        self._reports = reports.ReportSender(
+            job, self._learner, self._acting, self._follower, self._journal.earlier, games
+        )
+        self._closing.callback(self._report_at_the_end)
+
+    def _join_further(self, env: Any, seed: int) -> None:
+        """Installs the policies that are trained beside `main`; most environments have none."""
         for policy in further_model.trained_policies(env):
             further = further_actor.FurtherActor(
-                job,
-                experiment,
+                self.job,
+                self._experiment,
                 env,
                 policy,
                 self._replay,
@@ -107,13 +116,9 @@ class ActorJob(worker.Worker):
                 turn_ticks=self._model.plan.steps_per_turn // self._model.plan.num_lanes,
                 patience_seconds=self._patience_seconds,
             )
-            self._further.append(further)
             self._closing.callback(further.learner.close)
-        self._wait_for_first_policy()  # Not sooner: the learner takes longer to be built.
-        self._reports = reports.ReportSender(
-            job, self._learner, self._acting, self._follower, self._journal.earlier, games
-        )
-        self._closing.callback(self._report_at_the_end)
+            self._closing.callback(self._close_side, further.acting)
+            self._further.append(further)
 
     def _join_league(self, env: Any, seed: int) -> game_reports.GameReports:
         """Has the league play in the environment; returns what there is to report of it."""
@@ -224,18 +229,14 @@ class ActorJob(worker.Worker):
         if self._follower.news is not None and self._follower.news.done:
             raise _TrainingIsOver(f"{self.job}: training is complete")
 
-    def _close_acting(self) -> None:
+    def _close_side(self, acting: acting_side.ActingSide | further_acting.FurtherActing) -> None:
         """Writes what is left; without a server it is lost."""
         if self._replay.is_away:
             logging.warning("%s ends without its server; unconfirmed experience is lost", self.job)
-            self._acting.abandon()
-            for further in self._further:
-                further.acting.abandon()
+            acting.abandon()
             return
         try:
-            self._acting.close()
-            for further in self._further:
-                further.acting.close()
+            acting.close()
         except errors.OtherRunError as error:
             logging.warning(
                 "%s ends; experience that it has not written is lost: %s", self.job, error
