@@ -87,7 +87,8 @@ def _add_learner_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--policy",
-        help="train this policy, beside `main`, of a world with several (AgentSpec.agent)",
+        help="train this policy, beside `main`, of a world with several (AgentSpec.agent); the "
+        "other flags of a learner are for that of `main`",
     )
     warm_start.add_flag(parser)
 
@@ -124,7 +125,7 @@ def _check_further_learner_flags(arguments: argparse.Namespace) -> None:
         raise errors.ConfigError(
             f"--policy={agent_spec.MAIN} is what the learner trains without this flag: leave it out"
         )
-    for flag, usual in (("num_evaluators", 0), ("num_learners", 1), ("warm_start", None)):
+    for flag, usual in (("num_evaluators", 0), ("num_learners", 1)):
         if getattr(arguments, flag) != usual:
             raise errors.ConfigError(
                 f"--{flag} is for the learner of `main`: leave it out with --policy"

@@ -38,6 +38,7 @@ class FurtherLearnerJob(learner.LearnerJob):
     def __init__(self, policy: str) -> None:
         super().__init__()
         self._policy = policy
+        self._own: run_directory.RunDirectory | None = None
         self._main: peer.Peer | None = None
         self._news: news_lib.News | None = None  # Of the learner of `main`.
         self._heard_before_end = False
@@ -45,7 +46,12 @@ class FurtherLearnerJob(learner.LearnerJob):
         self._asked: futures.Future[messages.Message] | None = None
 
     def configure(self) -> None:
-        super().configure()
+        try:
+            super().configure()
+        except errors.REFUSALS:
+            if self._own is not None:
+                self._own.discard()
+            raise
         self._main = peer.Peer(
             self.job, learner.KIND, timeout_seconds=self._settings.patience_seconds
         )
@@ -73,9 +79,9 @@ class FurtherLearnerJob(learner.LearnerJob):
             self._news = news
 
     def _own_directory(self) -> run_directory.RunDirectory:
-        own = further_policy.directory_of(self.job.run_dir, self._policy)
-        own.make()
-        return own
+        self._own = further_policy.directory_of(self.job.run_dir, self._policy)
+        self._own.make()
+        return self._own
 
     def _make_model(self) -> model.Model:
         experiment, seed = self._experiment, self.job.seed
