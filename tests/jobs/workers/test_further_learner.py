@@ -196,11 +196,11 @@ def test_on_policy_learners_learn_beside_one_that_replays(run):
     with Jobs(run, *bindings) as jobs:
         jobs.start_all()
         jobs.poll_until(lambda: min(step for _, step in jobs.counters()) > 20, "both have learned")
-        (steps, _), (other_steps, trained) = jobs.counters()
-        # Each step is learned from once, in batches of 4 steps of 8 agents; 2 turns may wait.
-        turn = 2 * 64
-        assert other_steps == 2 * steps
-        assert (other_steps - 3 * turn) // 32 <= trained <= other_steps // 32
+        acting, trained = jobs._workers["actor"], jobs.counters()[1][1]
+        steps = acting._further[0].acting.steps_taken
+        assert steps == 2 * acting._acting.steps_taken
+        # Each step is learned from once, in batches of 4 steps of 8 agents; few turns may wait.
+        assert (steps - 3 * 2 * 64) // 32 <= trained <= steps // 32
 
 
 def test_results_of_evaluators_are_refused(run):
