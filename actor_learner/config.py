@@ -15,7 +15,15 @@ import dataclasses
 
 import gin
 
-from actor_learner.configuring import checking, files, loading, program, statements, usage
+from actor_learner.configuring import (
+    agent_policies,
+    checking,
+    files,
+    loading,
+    program,
+    statements,
+    usage,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +96,18 @@ def bindings_of(source: ConfigSource, owner: str) -> dict[str, statements.Bindin
         if isinstance(statement, statements.Binding) and statement.selector == owner:
             found[statement.parameter] = statement
     return found
+
+
+def further_policies(source: ConfigSource) -> list[str]:
+    """Names of the policies that a world's agents have besides `main` and that are trained, too.
+
+    They are read from the text alone: the specs in `AgentWorld.agents` of the world that
+    `Experiment.environment` names, if it names one.
+
+    Args:
+      source: Must have passed `check`.
+    """
+    return agent_policies.trained(program.read(source.gin_files, source.bindings))
 
 
 def load(source: ConfigSource) -> None:

@@ -29,7 +29,8 @@ LAUNCHER = "launcher"
 """The kind under which the launcher itself is found; it is not a job of the run."""
 
 OURS = ("replay", "actor", "policy", "learner", "evaluator")
-KIND = re.compile(r"[a-z][a-z0-9_]*\Z")
+_KIND = re.compile(r"[a-z][a-z0-9_]*\Z")
+_LEARNER_OF = re.compile(r"learner-[A-Za-z0-9_-]+\Z")
 FINAL_EVALUATION_SECONDS = 300.0
 NO_ACTORS_SECONDS = 60.0
 PART_SECONDS = 10.0
@@ -146,13 +147,28 @@ def declared(source: config.ConfigSource) -> Declared:
     return Declared(extra, **seconds)
 
 
+def learner_of(policy: str) -> str:
+    """Returns the kind of the job that trains a further policy of a world: `learner-seekers`."""
+    return f"learner-{policy}"
+
+
+def is_further_learner(kind: str) -> bool:
+    """Whether this is the kind of a job that trains a further policy."""
+    return _LEARNER_OF.match(kind) is not None
+
+
+def is_kind(kind: str) -> bool:
+    """Whether this can be the kind of a job."""
+    return _KIND.match(kind) is not None or is_further_learner(kind)
+
+
 def check_kind(kind: str) -> str:
     """Returns `kind` if it can be part of a name.
 
     Raises:
       errors.ConfigError: If it cannot.
     """
-    if not KIND.match(kind):
+    if not is_kind(kind):
         raise errors.ConfigError(
             f"{kind!r} cannot be the kind of a job: use lower-case letters, digits and _, "
             "beginning with a letter"
@@ -168,7 +184,7 @@ def _references(value: Any) -> bool:
 def _check_extra(extra: Mapping[str, Any]) -> None:
     for name in extra:
         check_kind(name)
-        if name in (*OURS, LAUNCHER):
+        if name in (*OURS, LAUNCHER) or is_further_learner(name):
             raise errors.ConfigError(
                 f"Jobs.extra has a job '{name}', a name that is reserved: {', '.join(OURS)}"
             )

@@ -114,7 +114,7 @@ def _job(name: str | None) -> tuple[str | None, int | None]:
     if name is None:
         return None, None
     kind, dash, index = name.rpartition("-")
-    if not dash:
+    if not dash or (jobs_settings.is_further_learner(name) and not index.isdigit()):
         return jobs_settings.check_kind(name), None
     if not index.isdigit():
         raise errors.ConfigError(f"--job={name} is not a job: write it as actor-0, or as actor")

@@ -83,7 +83,9 @@ def _run(options: up_options.UpOptions, server: forking.ForkServer | None) -> in
     config.check(source)
     source = _asking_policies(source, options.policies)
     jobs = jobs_settings.declared(source)
-    placing = ray_settings.declared(source, (*jobs_settings.OURS, *jobs.extra))
+    further = config.further_policies(source)
+    kinds = (*jobs_settings.OURS, *map(jobs_settings.learner_of, further), *jobs.extra)
+    placing = ray_settings.declared(source, kinds)
     _check_tolerated(options.tolerate, jobs.extra)
     name = pathlib.Path(source.gin_files[-1]).stem
     run_dir = earlier or run_directory.RunDirectory.create(options.run_dir, name)
@@ -112,6 +114,7 @@ def _run(options: up_options.UpOptions, server: forking.ForkServer | None) -> in
             actors=options.actors,
             evaluators=options.evaluators,
             learners=options.learners,
+            further=further,
             policies=options.policies,
             own=jobs.extra,
             resources=placing.resources,
@@ -198,6 +201,7 @@ def make_specs(
     actors: int,
     evaluators: int,
     learners: int = 1,
+    further: Sequence[str] = (),
     policies: int = 0,
     own: Mapping[str, int] | None = None,
     resources: Mapping[str, Mapping[str, float]] | None = None,
@@ -219,9 +223,11 @@ def make_specs(
       actors: How many.
       evaluators: How many.
       learners: How many.
+      further: Names of the policies that are trained beside `main`, by a learner each.
       policies: How many.
       own: How many of each of the user's own jobs, by its name.
-      resources: What each kind needs of its node; others need one CPU.
+      resources: What each kind needs of its node; others need one CPU, and learners of further
+        policies what the learner needs.
       paths: Where modules that gin files import are looked for, besides Python's own path.
       restart: What happens when a job fails.
       replay_flags: Of the replay job alone: `--host`, `--port`.
@@ -253,7 +259,7 @@ def make_specs(
             [*command, f"--index={index}", *more],
             restart=restart or restarts.RestartPolicy(),
             environment=environment,
-            resources=needed.get(kind, DEFAULT_RESOURCES),
+            resources=needed.get(kind, needed.get(program, DEFAULT_RESOURCES)),
             grace_seconds=replay_grace_seconds if kind == "replay" else grace_seconds,
             tolerated=kind in tolerate,
         )
@@ -269,6 +275,10 @@ def make_specs(
                 f"--num_evaluators={awaited_evaluators}",
             )
             for index in range(learners)
+        ),
+        *(
+            spec(jobs_settings.learner_of(policy), 0, "learner", f"--policy={policy}")
+            for policy in further
         ),
         *(spec("policy", index, "policy") for index in range(policies)),
         *(spec("actor", index, "actor") for index in range(actors)),

@@ -32,7 +32,12 @@ def newest_version(workers: Sequence[status_lib.Status]) -> int | None:
 
 def _cells(status: status_lib.Status, newest: int | None) -> tuple[str, ...]:
     lag = status.version_lag
-    if lag is None and None not in (newest, status.version) and status.kind != "learner":
+    # A further policy has versions of its own.
+    if (
+        lag is None
+        and None not in (newest, status.version)
+        and not status.kind.startswith("learner")
+    ):
         lag = max(0, newest - status.version)
     rate = status.steps_per_second
     return (

@@ -241,7 +241,7 @@ class AgentWorld(py_environment.PyEnvironment):
         if trained:
             raise errors.ConfigError(
                 f"the policies {trained} of {self._name} are trained by learners of their own, "
-                "which run in one process so far: use `actor-learner train`"
+                "and nobody acts for them here: install() one for each"
             )
         if missing:
             raise errors.ConfigError(

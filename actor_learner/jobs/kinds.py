@@ -10,6 +10,7 @@ import argparse
 import dataclasses
 from typing import Callable
 
+from actor_learner import agent_spec, jobs_settings
 from actor_learner.jobs import worker
 from actor_learner.runs import warm_start
 from actor_learner.support import errors
@@ -24,12 +25,15 @@ class Kind:
       make: Makes its worker from the flags.
       add_flags: Adds the flags that only this kind has.
       check_flags: Raises `errors.ConfigError` if they are wrong.
+      name: Returns the kind as which other jobs know it, given the flags; None if that never
+        differs.
     """
 
     help: str
     make: Callable[[argparse.Namespace], worker.Worker]
     add_flags: Callable[[argparse.ArgumentParser], None] = lambda parser: None
     check_flags: Callable[[argparse.Namespace], None] = lambda arguments: None
+    name: Callable[[argparse.Namespace], str] | None = None
 
 
 def _make_replay(arguments: argparse.Namespace) -> worker.Worker:
@@ -45,8 +49,10 @@ def _make_actor(arguments: argparse.Namespace) -> worker.Worker:
 
 
 def _make_learner(arguments: argparse.Namespace) -> worker.Worker:
-    from actor_learner.jobs.workers import learner, learner_member
+    from actor_learner.jobs.workers import further_learner, learner, learner_member
 
+    if arguments.policy is not None:
+        return further_learner.FurtherLearnerJob(arguments.policy)
     if arguments.index > 0:
         return learner_member.LearnerMemberJob(arguments.num_learners)
     return learner.LearnerJob(arguments.num_evaluators, arguments.num_learners)
@@ -79,6 +85,11 @@ def _add_learner_flags(parser: argparse.ArgumentParser) -> None:
         help="how many learners share each batch; the first one (--index=0) saves and publishes "
         "(default: 1)",
     )
+    parser.add_argument(
+        "--policy",
+        help="train this policy, beside `main`, of a world with several (AgentSpec.agent); the "
+        "other flags of a learner are for that of `main`",
+    )
     warm_start.add_flag(parser)
 
 
@@ -86,7 +97,14 @@ def _add_replay_server_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, help="to listen on (default: a free one)")
 
 
+def _name_of_learner(arguments: argparse.Namespace) -> str:
+    policy = arguments.policy
+    return "learner" if policy is None else jobs_settings.learner_of(policy)
+
+
 def _check_learner_flags(arguments: argparse.Namespace) -> None:
+    if arguments.policy is not None:
+        _check_further_learner_flags(arguments)
     if arguments.num_evaluators < 0:
         raise errors.ConfigError(
             f"--num_evaluators={arguments.num_evaluators} is negative: use 0 or more"
@@ -100,12 +118,32 @@ def _check_learner_flags(arguments: argparse.Namespace) -> None:
         )
 
 
+def _check_further_learner_flags(arguments: argparse.Namespace) -> None:
+    if not jobs_settings.is_further_learner(_name_of_learner(arguments)):
+        raise errors.ConfigError(f"--policy={arguments.policy!r} is not the name of a policy")
+    if arguments.policy == agent_spec.MAIN:
+        raise errors.ConfigError(
+            f"--policy={agent_spec.MAIN} is what the learner trains without this flag: leave it out"
+        )
+    for flag, usual in (("num_evaluators", 0), ("num_learners", 1)):
+        if getattr(arguments, flag) != usual:
+            raise errors.ConfigError(
+                f"--{flag} is for the learner of `main`: leave it out with --policy"
+            )
+
+
 KINDS: dict[str, Kind] = {
     "replay": Kind(
         "the replay server of a run of separate jobs", _make_replay, _add_replay_server_flags
     ),
     "actor": Kind("one of its actors (--index=N)", _make_actor),
     "policy": Kind("one that chooses actions for actors, in batches (--index=N)", _make_policy),
-    "learner": Kind("one of its learners", _make_learner, _add_learner_flags, _check_learner_flags),
+    "learner": Kind(
+        "one of its learners (--policy=NAME: of a further policy)",
+        _make_learner,
+        _add_learner_flags,
+        _check_learner_flags,
+        _name_of_learner,
+    ),
     "evaluator": Kind("one of its evaluators; also: eval --run=RUN", _make_evaluator),
 }

@@ -59,7 +59,12 @@ def run(argv: Sequence[str] | None = None) -> int:
         return BAD_CONFIGURATION
     found = kinds.KINDS[kind]
     return run_job(
-        kind, found.make, given[1:], add_flags=found.add_flags, check_flags=found.check_flags
+        kind,
+        found.make,
+        given[1:],
+        add_flags=found.add_flags,
+        check_flags=found.check_flags,
+        name=found.name,
     )
 
 
@@ -70,6 +75,7 @@ def run_job(
     *,
     add_flags: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
     check_flags: Callable[[argparse.Namespace], None] = lambda arguments: None,
+    name: Callable[[argparse.Namespace], str] | None = None,
     needs_config: bool = True,
 ) -> int:
     """Runs one job in this process, to its end.
@@ -83,6 +89,7 @@ def run_job(
       argv: The flags; None for those of the process.
       add_flags: Adds flags of this kind of job.
       check_flags: Raises `errors.ConfigError` if they are wrong for this kind; called first.
+      name: Returns the kind as which other jobs know it, given the flags; None for `kind`.
       needs_config: Whether the job needs a gin file.
 
     Returns:
@@ -100,6 +107,8 @@ def run_job(
     with patient_stream.standard_streams():
         try:
             check_flags(arguments)
+            if name is not None:
+                kind = name(arguments)
             code = _run(kind, make_worker, arguments, needs_config)
             abandoned_calls.end_despite_them(code)
             return code

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from actor_learner.jobs import states
 from actor_learner.jobs import status as status_lib
+from actor_learner.launch import job_spec, supervised_job, view
 from actor_learner.launch import status_reader as status_reader_lib
-from actor_learner.launch import supervised_job, view
 from actor_learner.support import formatting
 
 _FIRST = ("learner", "replay", "policy", "actor", "evaluator")
@@ -21,7 +21,7 @@ def rows(
     """One row for each job: learner, replay, actors, evaluators, then the user's own."""
     statuses = {job.spec.name: status_of(job, reader) for job in jobs}
     newest = _newest_version(jobs, statuses)
-    ordered = sorted(jobs, key=lambda job: (_place(job.spec.kind), job.spec.kind, job.spec.index))
+    ordered = sorted(jobs, key=lambda job: (_place(job.spec), job.spec.kind, job.spec.index))
     return [_row(job, statuses[job.spec.name], newest, reader.problem, now) for job in ordered]
 
 
@@ -34,7 +34,8 @@ def status_of(
     return reader.status(job.spec.name, job.process.incarnation)
 
 
-def _place(kind: str) -> int:
+def _place(spec: job_spec.JobSpec) -> int:
+    kind = _FIRST[0] if spec.trains_further_policy else spec.kind
     return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
 
 
@@ -61,7 +62,8 @@ def _row(
     state, note = _state(job, status, now)
     known = status or status_lib.Status(job.spec.kind, job.spec.index, state)
     lag = known.version_lag
-    if lag is None and newest is not None and known.version is not None and not job.spec.ends_run:
+    has_own_versions = job.spec.ends_run or job.spec.trains_further_policy
+    if lag is None and newest is not None and known.version is not None and not has_own_versions:
         lag = max(0, newest - known.version)
     running = job.state == supervised_job.UP
     return view.JobRow(

@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from actor_learner import jobs_settings
 from actor_learner.jobs.presence import names
 from actor_learner.launch import restarts
 from actor_learner.support import errors
@@ -26,7 +27,8 @@ class JobSpec:
     """One job, as a command line.
 
     Attributes:
-      kind: replay, actor, learner, evaluator, or the name of a user's own job.
+      kind: replay, actor, learner, evaluator, `learner-POLICY` for the learner of a further policy,
+        or the name of a user's own job.
       index: Which one of its kind.
       command: The program and its arguments.
       restart: What happens when it fails.
@@ -73,6 +75,11 @@ class JobSpec:
         return self.kind == "learner" and self.index == 0  # The others follow the first.
 
     @property
+    def trains_further_policy(self) -> bool:
+        """Whether it trains a policy besides `main`, whose versions are its own."""
+        return jobs_settings.is_further_learner(self.kind)
+
+    @property
     def collects(self) -> bool:
         """Whether it makes experience, without which nothing is learned."""
         return self.kind == "actor"
@@ -88,7 +95,7 @@ class JobSpec:
     @property
     def stop_rank(self) -> int:
         """Jobs of lower rank are stopped first: clients before the servers they use."""
-        return _STOP_RANKS.get(self.kind, 0)
+        return _STOP_RANKS.get("learner" if self.trains_further_policy else self.kind, 0)
 
 
 class Process(Protocol):

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any, Callable
 
 import reverb
 import tensorflow as tf
+from tf_agents.policies import tf_policy
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
 from actor_learner import experiment as experiment_lib
 from actor_learner import run_directory
-from actor_learner.acting import metrics, resident, turn_rows
 from actor_learner.agents import algorithm as algorithm_lib
 from actor_learner.environments import agent_world
 from actor_learner.inference import streams
 from actor_learner.learning import policy_export
 from actor_learner.replay.server import server
 from actor_learner.reporting import jsonl
-from actor_learner.runs import learning_side, pacing, table_checks
+from actor_learner.runs import epoch as epoch_lib
+from actor_learner.runs import further_acting, further_model, learning_side, pacing, table_checks
 from actor_learner.support import errors, seeds
 
 AGENTS = "agents"
@@ -37,7 +39,7 @@ class FurtherPolicy:
     ```python
     further = FurtherPolicy(experiment, env, "seekers", run, seed=0, turn_ticks=32)
     server = ReplayServer([*main_tables, *further.tables()])
-    further.connect(server, client, epoch=0, while_saving=contextlib.nullcontext)
+    further.connect(server, client)
     while training:
         further.begin_turn()
         acting.run()
@@ -102,41 +104,24 @@ class FurtherPolicy:
             table_checks.refuse_unfit(table, self._plan)
         return tables
 
-    def connect(
-        self,
-        replay: server.ReplayServer,
-        client: reverb.Client,
-        *,
-        epoch: int,
-        while_saving: Callable[[], contextlib.AbstractContextManager],
-    ) -> None:
+    def connect(self, replay: server.ReplayServer, client: reverb.Client) -> None:
         """Builds what needs the server, restores a checkpoint, and joins the world."""
         self._server = replay
-        self._epoch = epoch
         plan = self._plan
-        self._writer = plan.observer(client, version=lambda: self._resident.version)
-        self._closing.callback(self._writer.close)
-        episodes = plan.episode_observer(client, lambda: self._resident.version)
-        if episodes is not None:
-            self._closing.callback(episodes.close)
-        writes: Any = self._writer
-        if self._env.turn_based:
-            writes = turn_rows.TurnRows(lambda: self._group.present, self._writer.add)
-        takes_transitions = getattr(writes, "observes_transitions", False)
-        statistics = metrics.EpisodeStatistics(self._experiment.reporting.window)
-        self._resident = resident.Resident(
-            self._group,
-            self._algorithm.collect_policy,
-            observers=[
-                *([] if takes_transitions else [writes]),
-                *([] if episodes is None else [episodes]),
-                statistics,
-            ],
-            transition_observers=[writes] if takes_transitions else [],
+        # From here on a learner job of this policy that continues is refused.
+        self._run.path.mkdir(parents=True, exist_ok=True)
+        self._epoch = epoch_lib.Epoch.begin(self._run)
+        self._acting = further_acting.FurtherActing(
+            self._experiment,
+            plan,
+            self._algorithm,
+            self._env,
+            self.name,
+            client,
             environment_step=self._environment_step,
-            initial_random_steps=plan.initial_random_steps,
             seed=self._seed,
         )
+        self._closing.callback(self._acting.close)
         rows = jsonl.JsonlLogger(self._run.metrics_jsonl)
         self._closing.callback(rows.close)
         self._learning = learning_side.LearningSide(
@@ -147,18 +132,17 @@ class FurtherPolicy:
             replay.address,
             train_step=self._train_step,
             environment_step=self._environment_step,
-            statistics=statistics,
-            steps_taken=lambda: self._resident.steps_taken,
+            statistics=self._acting.statistics,
+            steps_taken=lambda: self._acting.steps_taken,
             table=self._table_state,
             on_row=rows.write,
             why_no_sample=self._why_no_sample,
-            while_saving=while_saving,
+            while_saving=self._while_saving,
         )
         self._closing.callback(self._learning.close)
         self._learning.pacing = self._make_pacing()
         if self._algorithm.share_lanes is not None:
             self._algorithm.share_lanes(0, plan.num_lanes)
-        self._env.install(self.name, self._resident)
 
     @property
     def train_step(self) -> int:
@@ -175,9 +159,7 @@ class FurtherPolicy:
 
         Each evaluation begins with the variables that the policy has then.
         """
-        greedy = experiment_lib.greedy(self._algorithm.agent.policy)
-        group = env.groups[self.name]
-        env.install(self.name, _Latest(streams.stream_for(greedy, group.num_slots, True)))
+        install_greedy(env, self.name, self._algorithm.agent.policy)
 
     def start(self) -> None:
         """Begins to count time."""
@@ -185,12 +167,11 @@ class FurtherPolicy:
 
     def begin_turn(self) -> None:
         """Call this before each turn of the acting side."""
-        self._resident.begin_turn(self.train_step, self._epoch)
+        self._acting.begin_turn(self.train_step, self._epoch.number)
 
     def train(self, ended: Callable[[], bool]) -> None:
         """Waits until the server has confirmed what was written, and takes the train steps due."""
-        self._resident.end_turn()
-        self._writer.flush()
+        self._acting.end_turn()
         while not ended() and (due := self._learning.updates_due()) > 0:
             self._learning.train(due)
         self._learning.write_row_if_due()
@@ -224,6 +205,11 @@ class FurtherPolicy:
         """Ends every part; safe to call twice."""
         self._closing.close()
 
+    @contextlib.contextmanager
+    def _while_saving(self) -> Iterator[None]:
+        self._epoch.require_latest()
+        yield
+
     def _make_pacing(self) -> pacing.Pacing:
         learning, plan = self._learning, self._plan
         if plan.group_steps is None:
@@ -238,7 +224,7 @@ class FurtherPolicy:
         first, learner = learning.train_step, learning.trainer.learner
 
         def waiting(train_step: int) -> int:
-            batches = self._writer.items_written // per_batch
+            batches = self._acting.items_written // per_batch
             return batches - (train_step - first) - learner.skipped_steps
 
         return pacing.QueuePacing(plan, waiting)
@@ -252,6 +238,12 @@ class FurtherPolicy:
             f"{self._experiment.sample_timeout_seconds:g} s for a sample: "
             f"{self._table_state().describe()}"
         )
+
+
+def install_greedy(env: agent_world.AgentWorld, name: str, policy: tf_policy.TFPolicy) -> None:
+    """Installs a policy in a world, acting greedily; see `FurtherPolicy.install_greedy`."""
+    greedy = experiment_lib.greedy(policy)
+    env.install(name, _Latest(streams.stream_for(greedy, env.groups[name].num_slots, True)))
 
 
 class _Latest:
@@ -289,7 +281,7 @@ class FurtherPolicies:
         seed: int,
         turn_ticks: int,
     ) -> None:
-        names = env.trained_policies if isinstance(env, agent_world.AgentWorld) else []
+        names = further_model.trained_policies(env)
         if names and experiment.overlap:
             raise errors.ConfigError(
                 f"Experiment.overlap is set, but the policies {names} are trained beside the main "
@@ -304,10 +296,10 @@ class FurtherPolicies:
         """Makes the tables of all further policies."""
         return [table for policy in self._all for table in policy.tables()]
 
-    def connect(self, *args: Any, **kwargs: Any) -> None:
+    def connect(self, replay: server.ReplayServer, client: reverb.Client) -> None:
         """See `FurtherPolicy.connect`."""
         for policy in self._all:
-            policy.connect(*args, **kwargs)
+            policy.connect(replay, client)
 
     def furnish(self, env: Any) -> None:
         """Installs all of them, acting greedily, in another copy of the world."""

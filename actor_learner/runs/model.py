@@ -24,6 +24,8 @@ class Model:
       run_id: Identifier of the run; part of the names of its tables.
       seed: Seed of networks, and of Python, NumPy and TensorFlow in this process.
       lanes_apart: Whether an actor's lanes step independently (`lanes.are_apart`).
+      policy: Of a further policy of a world with many agents, the name: see `further_model`.
+      turn_ticks: As in `Experiment.plan`.
 
     Raises:
       errors.ConfigError: If the experiment is deterministic, which separate jobs cannot be.
@@ -39,6 +41,8 @@ class Model:
         run_id: str,
         seed: int,
         lanes_apart: bool = False,
+        policy: str | None = None,
+        turn_ticks: int = 0,
     ) -> None:
         if experiment.deterministic:
             raise errors.ConfigError(
@@ -60,7 +64,14 @@ class Model:
                 total_lanes=num_lanes,
             )
         )
-        self.plan = experiment.plan(self.algorithm, num_lanes, run_id, lanes_apart=lanes_apart)
+        self.plan = experiment.plan(
+            self.algorithm,
+            num_lanes,
+            run_id,
+            lanes_apart=lanes_apart,
+            policy=policy,
+            turn_ticks=turn_ticks,
+        )
 
     @property
     def agent(self) -> Any:

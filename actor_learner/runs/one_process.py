@@ -88,6 +88,9 @@ class OneProcess:
         self._warm_start = warm_start_lib.WarmStart() if warm_start is None else warm_start
         self._closing = contextlib.ExitStack()
         self._learning: learning_side.LearningSide
+        self._replay: embedded_replay.EmbeddedReplay
+        self._runner: runner.Runner
+        self._acting: acting_side.ActingSide | device_actors.DeviceActors | None
         self._closing.enter_context(parts.scope())
         try:
             self._build(seed)
@@ -242,12 +245,7 @@ class OneProcess:
         self._replay = embedded_replay.EmbeddedReplay(self._plan, run, self._further.tables())
         self._closing.callback(self._replay.close)
         self._closing.callback(self._further.close)
-        self._further.connect(
-            self._replay.server,
-            self._replay.client,
-            epoch=self._epoch.number,
-            while_saving=self._while_saving,
-        )
+        self._further.connect(self._replay.server, self._replay.client)
         self._league: league_side.OneProcessLeague | None = league_side.in_one_process(
             experiment,
             self._env,

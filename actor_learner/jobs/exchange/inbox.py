@@ -43,6 +43,9 @@ class Inbox:
       steps: Environment steps that were reported to this learner.
       actors: Indices of the actors that follow the news and have more to report, in order.
       left: Indices of the evaluators that were told to end.
+      lets_go: Whether learners of further policies that have saved all may end; the learner of
+        `main` sets it when nobody needs them any more.
+      let_go: Names of the policies whose learners were told so.
     """
 
     def __init__(
@@ -70,6 +73,8 @@ class Inbox:
         self.steps = 0
         self.actors: list[int] = []
         self.left: set[int] = set()
+        self.lets_go = False
+        self.let_go: set[str] = set()
         self._gone: set[int] = set()  # Actors that have reported for the last time.
         self._vanished: dict[int, float] = {}  # When those did that have not.
         self._leaving: list[protocol.Request] = []
@@ -79,6 +84,7 @@ class Inbox:
         self._wire.handle(news_lib.REPORT, self._receive)
         self._wire.handle(news_lib.RESULT, self._receive)
         self._wire.handle(news_lib.LEAVE, self._receive)
+        self._wire.handle(news_lib.SAVED, self._receive)
 
     def take_all(self) -> None:
         """Processes all messages that have arrived, and updates who is there.
@@ -154,6 +160,8 @@ class Inbox:
         try:
             if request.message.kind == news_lib.REPORT:
                 self._take_report(request)
+            elif request.message.kind == news_lib.SAVED:
+                self._take_saved(request)
             else:
                 self._take_evaluators(request)
         except messages.BadMessageError as error:
@@ -167,6 +175,12 @@ class Inbox:
         else:
             self.left.discard(evaluator)  # It was started again.
             self._on_result(request)
+
+    def _take_saved(self, request: protocol.Request) -> None:
+        policy = news_lib.checked(request.body, {"policy": str})["policy"]
+        if self.lets_go:
+            self.let_go.add(policy)
+        request.answer({"may_end": self.lets_go})
 
     def _take_report(self, request: protocol.Request) -> None:
         report = _report(request.body)

@@ -13,6 +13,10 @@ POLICY, REPORT, RESULT, LEAVE = "policy", "report", "result", "leave"
 """Requests to the learner: for its policy, with an actor's counts, with an evaluator's result, and
 from an evaluator that was told to end, so that the learner does not wait for it."""
 
+SAVED = "saved"
+"""Request to the learner of `main` from that of a further policy, which has saved all: whether
+anybody may still need it, or it may end."""
+
 NEWS_SECONDS = 0.05
 """Minimum time between two news, also while the learner waits."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import reverb
 from absl import logging
@@ -12,8 +13,9 @@ from actor_learner.jobs import job as job_lib
 from actor_learner.jobs.exchange import peer
 from actor_learner.messaging import protocol
 from actor_learner.runs import contract as contract_lib
+from actor_learner.runs import further_model
 from actor_learner.runs import model as model_lib
-from actor_learner.support import errors, reverb_calls
+from actor_learner.support import errors, reverb_calls, seeds
 
 CONTRACT = "contract"
 """The request for the run's contract and the server's address."""
@@ -38,6 +40,7 @@ class ReplayConnection:
       client: Of the server.
       contract: What all jobs of the run agree on.
       has_league: Whether the actors play against a league, which the learner keeps.
+      policies: Contracts of the policies that are trained beside `main`, by their names.
 
     Raises:
       errors.JobTimeoutError: If it is not ready in time.
@@ -95,6 +98,59 @@ class ReplayConnection:
         )
         self.check(made)
         return made
+
+    def make_policy_model(
+        self, experiment: experiment_lib.Experiment, env: Any, policy: str, seed: int
+    ) -> model_lib.Model:
+        """Builds what is trained beside `main`, for the specs of the run, and checks it.
+
+        Args:
+          experiment: What this job's configuration says.
+          env: A copy of the world, with any number of lanes, which says how the policy is trained.
+          policy: Name of the policy.
+          seed: Of the job.
+
+        Raises:
+          errors.ConfigError: If the run does not train such a policy.
+          errors.SpecMismatchError: If it does not fit the run's contract.
+        """
+        contract = self._policy_contract(policy)
+        if policy not in further_model.trained_policies(env):
+            raise errors.SpecMismatchError(
+                f"{self._job} does not fit the run, which trains the policy {policy!r}: no "
+                "AgentSpec.agent is set for it here"
+            )
+        made = model_lib.Model(
+            experiment.for_policy(env.spec_of(policy)),
+            *contract_lib.specs_of(contract),
+            contract["lanes per actor"],
+            run_id=self.run_id,
+            seed=seeds.of(seed, "policy", policy),
+            lanes_apart=contract["lanes apart"],
+            policy=policy,
+            turn_ticks=contract[further_model.TURN_TICKS],
+        )
+        self.check_policy(made, policy)
+        return made
+
+    def check_policy(self, model: model_lib.Model, policy: str) -> None:
+        """Checks that what this job has built for a further policy fits the run's contract.
+
+        Raises:
+          errors.ConfigError: If the run does not train such a policy.
+          errors.SpecMismatchError: If it does not fit; names every difference.
+        """
+        contract = self._policy_contract(policy)
+        ours = further_model.contract(model, self.run_id, contract[further_model.TURN_TICKS])
+        contract_lib.require_same(ours, contract, f"{self._job}, policy {policy}")
+
+    def _policy_contract(self, policy: str) -> contract_lib.Contract:
+        if policy not in self.policies:
+            raise errors.ConfigError(
+                f"this run does not train a policy {policy!r} beside `main`; those that it does: "
+                f"{', '.join(self.policies) or 'none'} (AgentSpec.agent)"
+            )
+        return self.policies[policy]
 
     def check(self, model: model_lib.Model) -> None:
         """Checks that what this job has built fits the run's contract.
@@ -164,6 +220,7 @@ class ReplayConnection:
     def _ask(self) -> tuple[str, contract_lib.Contract]:
         answer = self._peer.request(CONTRACT, timeout_seconds=_TRY_SECONDS).body
         self.has_league = bool(answer.get("league"))
+        self.policies: dict[str, contract_lib.Contract] = answer.get("policies", {})
         return answer["address"], answer["contract"]
 
     def _require_same_address(self) -> None:

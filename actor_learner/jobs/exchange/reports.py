@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from concurrent import futures
+from typing import Any, Protocol
 
 from absl import logging
 
@@ -15,10 +16,20 @@ from actor_learner.jobs.exchange import game_reports
 from actor_learner.jobs.exchange import news as news_lib
 from actor_learner.jobs.exchange import peer as peer_lib
 from actor_learner.messaging import messages, protocol
-from actor_learner.runs import acting_side
 
 _TIMEOUT_SECONDS = 5.0
 _EPISODES = 20
+
+
+class Acting(Protocol):
+    """The part of an acting side that is reported."""
+
+    statistics: Any
+
+    @property
+    def steps_taken(self) -> int: ...
+
+    def time_shares(self) -> dict[str, float]: ...
 
 
 class ReportSender:
@@ -42,7 +53,7 @@ class ReportSender:
         self,
         job: job_lib.Job,
         learner: peer_lib.Peer,
-        acting: acting_side.ActingSide,
+        acting: Acting,
         follower: follower_lib.Follower,
         earlier: Sequence[tuple[str, int, int]] = (),
         games: game_reports.GameReports | None = None,

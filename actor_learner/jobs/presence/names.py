@@ -65,6 +65,6 @@ def address(run: str, kind: str, index: int) -> str:
 def parse(run: str, name: str) -> tuple[str, int, str] | None:
     """Splits `<run>/jobs/<kind>/<index>/<part>` into the last three; None for other names."""
     parts = name[len(jobs(run)) + 1 :].split("/")
-    if len(parts) != 3 or not jobs_settings.KIND.match(parts[0]) or not _INDEX.match(parts[1]):
+    if len(parts) != 3 or not jobs_settings.is_kind(parts[0]) or not _INDEX.match(parts[1]):
         return None
     return parts[0], int(parts[1]), parts[2]

@@ -9,7 +9,7 @@ from typing import Any, Callable
 from absl import logging
 
 from actor_learner import experiment as experiment_lib
-from actor_learner import jobs_settings, run_settings
+from actor_learner import jobs_settings
 from actor_learner.acting import ring as ring_lib
 from actor_learner.environments import lanes
 from actor_learner.inference import remote
@@ -25,8 +25,8 @@ from actor_learner.jobs.exchange import (
     reports,
 )
 from actor_learner.jobs.presence import names
-from actor_learner.jobs.workers import game_journal, step_journal
-from actor_learner.runs import acting_side, model
+from actor_learner.jobs.workers import followed_model, further_actor, game_journal, step_journal
+from actor_learner.runs import acting_side, further_acting, further_model, model
 from actor_learner.runs.league import league_side
 from actor_learner.support import errors, fault_points, formatting, reverb_calls, seeds
 
@@ -36,7 +36,6 @@ _OUTAGE_SECONDS = 1.0
 _LAST_REPORT_SECONDS = 10.0
 _GONE_SECONDS = 3.0
 _LAST_ITEMS_SECONDS = 5.0
-_FRESH_POLICY_SECONDS = 0.25
 
 
 class _TrainingIsOver(errors.JobError):
@@ -54,6 +53,7 @@ class ActorJob(worker.Worker):
         self._stopping_since: float | None = None
         self._remote: remote.RemoteInference | None = None  # If others choose the actions.
         self._league: league_wire.LeagueFollower | None = None
+        self._further: list[further_actor.FurtherActor] = []
 
     def configure(self) -> None:
         job = self.job
@@ -77,8 +77,10 @@ class ActorJob(worker.Worker):
         self._learner = peer.Peer(job, "learner", timeout_seconds=self._patience_seconds)
         self._closing.callback(self._learner.close)
         self._follower = follower.Follower(self._learner, self._model.published_variables())
+        self._followed = followed_model.FollowedModel(experiment, self._model, self._follower)
         self._journal = step_journal.StepJournal(job.directory, job.incarnation)
         games = self._join_league(env, seed) if self._replay.has_league else None
+        self._join_further(env, seed)
         self._acting = acting_side.ActingSide(
             experiment,
             self._model.plan,
@@ -94,14 +96,29 @@ class ActorJob(worker.Worker):
             transition_observers=[self._journal],
             remote=self._make_remote,
         )
-        self._closing.callback(self._close_acting)
+        self._closing.callback(self._close_side, self._acting)
         self._wait_for_first_policy()  # Not sooner: the learner takes longer to be built.
         self._reports = reports.ReportSender(
             job, self._learner, self._acting, self._follower, self._journal.earlier, games
         )
         self._closing.callback(self._report_at_the_end)
-        self._environment_step = 0  # The value of the model's variable.
-        self._share = (0, 1)
+
+    def _join_further(self, env: Any, seed: int) -> None:
+        """Installs the policies that are trained beside `main`; most environments have none."""
+        for policy in further_model.trained_policies(env):
+            further = further_actor.FurtherActor(
+                self.job,
+                self._experiment,
+                env,
+                policy,
+                self._replay,
+                seed=seed,
+                turn_ticks=self._model.plan.steps_per_turn // self._model.plan.num_lanes,
+                patience_seconds=self._patience_seconds,
+            )
+            self._closing.callback(further.learner.close)
+            self._closing.callback(self._close_side, further.acting)
+            self._further.append(further)
 
     def _join_league(self, env: Any, seed: int) -> game_reports.GameReports:
         """Has the league play in the environment; returns what there is to report of it."""
@@ -123,17 +140,23 @@ class ActorJob(worker.Worker):
     def _poll(self) -> worker.PollResult | bool:
         self._learner.check()
         self._reports.check()
+        for further in self._further:
+            further.check()
         if not self._replay.is_there():
             return worker.PollResult(idle_seconds=_OUTAGE_SECONDS)
         self._require_learner()
         self._hear()
         if self._follower.news.done:
             return True
-        if self._must_wait():
+        if self._followed.must_wait(self._reports):
             self._wait()
             return False
-        if self._remote is None and not self._follower.is_current:
-            self._refresh_policy()
+        for further in self._further:
+            if further.must_wait():
+                further.wait(_WAIT_SECONDS)
+                return False
+        if self._remote is None:
+            self._followed.refresh()
         if self._league is not None:
             self._league.follow()
         try:
@@ -163,6 +186,11 @@ class ActorJob(worker.Worker):
             status["message"] = (
                 f"waits for the learner, which is silent for {self._follower.silent_seconds:.0f} s"
             )
+        if self._further:
+            status["policies"] = {further.name: further.status() for further in self._further}
+        for further in self._further:
+            if further.waits_for is not None:
+                status["message"] = further.waits_for
         return status
 
     def save(self) -> None:
@@ -201,14 +229,14 @@ class ActorJob(worker.Worker):
         if self._follower.news is not None and self._follower.news.done:
             raise _TrainingIsOver(f"{self.job}: training is complete")
 
-    def _close_acting(self) -> None:
+    def _close_side(self, acting: acting_side.ActingSide | further_acting.FurtherActing) -> None:
         """Writes what is left; without a server it is lost."""
         if self._replay.is_away:
             logging.warning("%s ends without its server; unconfirmed experience is lost", self.job)
-            self._acting.abandon()
+            acting.abandon()
             return
         try:
-            self._acting.close()
+            acting.close()
         except errors.OtherRunError as error:
             logging.warning(
                 "%s ends; experience that it has not written is lost: %s", self.job, error
@@ -217,25 +245,37 @@ class ActorJob(worker.Worker):
     def _report_at_the_end(self) -> None:
         """Reports the last turns; does not wait for a learner that is gone."""
         news = self._follower.news
-        if self.job.stopping.is_set() and self._follower.silent_seconds > _GONE_SECONDS:
-            return
-        # A learner that dies now is restarted, and must still learn of the last turns. After a
-        # failure this actor has a successor that tells it.
-        is_done = news is not None and news.done and not self.job.stopping.is_set()
-        self._reports.finish(self._patience_seconds if is_done else _LAST_REPORT_SECONDS)
+        for follower_of, sender in (
+            (self._follower, self._reports),
+            *((further.follower, further.reports) for further in self._further),
+        ):
+            if self.job.stopping.is_set() and follower_of.silent_seconds > _GONE_SECONDS:
+                continue
+            # A learner that dies now is restarted, and must still learn of the last turns. After a
+            # failure this actor has a successor that tells it.
+            is_done = news is not None and news.done and not self.job.stopping.is_set()
+            sender.finish(self._patience_seconds if is_done else _LAST_REPORT_SECONDS)
 
     def _take_turn(self) -> None:
         before = self._acting.steps_taken
+        for further in self._further:
+            further.begin_turn()
         try:
             with reverb_calls.giving_up_when(self._has_no_time):
                 self._acting.run()
+                for further in self._further:
+                    further.acting.end_turn()
         except errors.ReplayTimeoutError as error:
             # The server is away, or full because the learner is: items stay under way.
             self._replay.note_outage(error)
-        self._environment_step += self._acting.steps_taken - before
+        self._followed.count(self._acting.steps_taken - before)
         self._journal.correct(self._acting.steps_taken, int(self._acting.statistics.episodes))
+        for further in self._further:
+            further.count_turn()
         fault_points.reach(fault_points.TURN_TAKEN)
         self._reports.send()
+        for further in self._further:
+            further.reports.send()
         fault_points.reach(fault_points.TURN_REPORTED)
 
     def _has_no_time(self) -> bool:
@@ -250,6 +290,12 @@ class ActorJob(worker.Worker):
         deadline = time.monotonic() + self._patience_seconds
         self._wait_for(self._has_policy, "the learner's policy", deadline)
         self._model.train_step.assign(max(0, self._follower.version))
+        for further in self._further:
+            self._wait_for(
+                lambda each=further: each.has_policy(_WAIT_SECONDS),
+                f"the policy {further.name}, which {further.learner} trains",
+                deadline,
+            )
         if self._league is not None:
             self._wait_for(self._has_opponents, "the learner to say whom to play", deadline)
 
@@ -280,6 +326,8 @@ class ActorJob(worker.Worker):
                     "learner running? Jobs.patience_seconds says how long to wait"
                 )
             self._learner.check()
+            for further in self._further:
+                further.learner.check()
 
     def _require_learner(self) -> None:
         """Ends a job whose learner has been gone for too long; the log says so long before."""
@@ -288,38 +336,16 @@ class ActorJob(worker.Worker):
                 f"{self.job} has heard nothing from the learner for {self._patience_seconds:g} s "
                 "(Jobs.patience_seconds): is the learner running?"
             )
+        for further in self._further:
+            further.require_learner()
 
     def _hear(self) -> None:
         """Applies the learner's news since the last turn."""
-        news = self._follower.news
         if self._remote is not None and self._remote.version >= 0:
             self._follower.note(self._remote.epoch, self._remote.version)
-        if self._follower.apply():
-            self._model.train_step.assign(self._follower.version)
-        # The learner counts the steps of all actors, but learns of the latest a little later.
-        if news.environment_step > self._environment_step:
-            self._environment_step = news.environment_step
-            self._model.environment_step.assign(news.environment_step)
-        share = self._reports.share
-        if share != self._share and self._model.algorithm.share_lanes is not None:
-            rank, num_actors = share
-            num_lanes = self._model.plan.num_lanes
-            self._model.algorithm.share_lanes(rank * num_lanes, num_actors * num_lanes)
-        self._share = share
-
-    def _refresh_policy(self) -> None:
-        """Asks for a newer policy; waits for it where unrolls are used only once."""
-        self._follower.pull()
-        if self._model.plan.group_steps is not None:
-            self._follower.apply(_FRESH_POLICY_SECONDS)
-            self._model.train_step.assign(self._follower.version)
-
-    def _must_wait(self) -> bool:
-        if self._reports.steps_left() <= 0:
-            return True
-        most, lag = self._experiment.staleness.max_version_lag, self._follower.lag
-        waits = self._experiment.staleness.when_lagging == run_settings.WAIT
-        return waits and most is not None and lag is not None and lag > most
+        self._followed.hear(self._reports.share)
+        for further in self._further:
+            further.hear()
 
     def _wait(self) -> None:
         """Waits for news, or for the policy that they announce."""

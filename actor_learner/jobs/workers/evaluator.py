@@ -15,6 +15,7 @@ from actor_learner.jobs.exchange import follower, peer, replay_connection
 from actor_learner.jobs.exchange import news as news_lib
 from actor_learner.learning import evaluation
 from actor_learner.messaging import protocol
+from actor_learner.runs import further_model, further_policy
 from actor_learner.runs.evaluation import rating
 from actor_learner.support import errors, fault_points, seeds
 
@@ -49,10 +50,10 @@ class EvaluatorJob(worker.Worker):
         self._patience_seconds = jobs_settings.declared(job.source).patience_seconds
         self._experiment = experiment_lib.Experiment()
         replay = replay_connection.ReplayConnection(job)
-        try:
-            self._model = replay.make_model(self._experiment, job.seed)
-        finally:
-            replay.close()
+        self._closing.callback(replay.close)
+        self._model = replay.make_model(self._experiment, job.seed)
+        self._others: list[follower.Follower] = []
+        self._other_learners: list[peer.Peer] = []
         self._best = evaluation.BestScore(self._experiment.evaluation.target_return)
         self._rating = rating.Rating(
             self._experiment,
@@ -64,7 +65,9 @@ class EvaluatorJob(worker.Worker):
             train_step=self._model.train_step,
             environment_step=self._model.environment_step,
             directory=None if job.run_dir is None else job.run_dir.path,
+            furnish=lambda env: self._furnish(env, replay),
         )
+        replay.close()
         self._closing.callback(self._rating.close)
         self._learner = peer.Peer(job, "learner", timeout_seconds=self._patience_seconds)
         self._closing.callback(self._learner.close)
@@ -73,6 +76,8 @@ class EvaluatorJob(worker.Worker):
 
     def poll(self) -> worker.PollResult | bool:
         self._learner.check()
+        for learner in self._other_learners:
+            learner.check()
         if self._result is not None:
             self._deliver()
             return False
@@ -83,6 +88,10 @@ class EvaluatorJob(worker.Worker):
             )
         news = self._follower.news
         final = news is not None and news.done
+        if final and not self._are_others_done():
+            # They still learn from the last steps.
+            self.job.stopping.wait(_WAIT_SECONDS)
+            return False
         if not final and not self._is_due(news):
             self._follower.wait_for(
                 lambda: self._follower.news is not news, _WAIT_SECONDS, self.job.stopping
@@ -92,6 +101,11 @@ class EvaluatorJob(worker.Worker):
         self._follower.apply(_WAIT_SECONDS)
         if self._follower.version < 0 or (final and not self._follower.is_current):
             return False  # It has not arrived yet.
+        for other in self._others:
+            other.pull()
+            other.apply(_WAIT_SECONDS)
+            if other.version < 0 or (final and not other.is_current):
+                return False
         if final and self._rating.evaluated_at == self._follower.version:
             return True
         self._evaluate(news.environment_step)
@@ -128,6 +142,34 @@ class EvaluatorJob(worker.Worker):
                 self._learner.request(
                     news_lib.LEAVE, {"evaluator": self.job.index}, timeout_seconds=_LEAVE_SECONDS
                 )
+
+    def _furnish(self, env: Any, replay: replay_connection.ReplayConnection) -> None:
+        """Installs policies that are trained beside `main`, to act greedily as they are by then."""
+        for policy in further_model.trained_policies(env):
+            made = replay.make_policy_model(self._experiment, env, policy, self.job.seed)
+            learner = peer.Peer(
+                self.job,
+                jobs_settings.learner_of(policy),
+                timeout_seconds=self._patience_seconds,
+            )
+            self._closing.callback(learner.close)
+            self._other_learners.append(learner)
+            self._others.append(follower.Follower(learner, made.published_variables()))
+            further_policy.install_greedy(env, policy, made.agent.policy)
+
+    def _are_others_done(self) -> bool:
+        """Whether the policies beside `main` are final.
+
+        Raises:
+          errors.JobTimeoutError: If one of their learners is gone.
+        """
+        for learner, other in zip(self._other_learners, self._others):
+            if other.silent_seconds > self._patience_seconds:
+                raise errors.JobTimeoutError(
+                    f"{self.job} has heard nothing from {learner} for {self._patience_seconds:g} s "
+                    "(Jobs.patience_seconds): is it running?"
+                )
+        return all(other.news is not None and other.news.done for other in self._others)
 
     def _is_due(self, news: news_lib.News | None) -> bool:
         if news is None or not self._experiment.evaluation.interval:

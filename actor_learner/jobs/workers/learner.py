@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from absl import logging
 
 from actor_learner import experiment as experiment_lib
-from actor_learner import jobs_settings, parts, run_settings
+from actor_learner import jobs_settings, parts, run_directory, run_settings
 from actor_learner.jobs import worker
 from actor_learner.jobs.exchange import (
     inbox,
@@ -82,7 +82,8 @@ class LearnerJob(worker.Worker):
                 f"the learner writes checkpoints, metrics and policies, but --run={job.run} is not "
                 f"a directory: pass --run=some/place/{job.run}"
             )
-        run_files.lock_run(job, self._closing)
+        self._run_dir = self._own_directory()
+        run_files.lock_run(job, self._run_dir, self._closing)
         self._settings = jobs_settings.declared(job.source)
         self._closing.enter_context(parts.scope())
         self._experiment = experiment_lib.Experiment()
@@ -90,22 +91,24 @@ class LearnerJob(worker.Worker):
         self._closing.callback(self._replay.close)
         self._model = self._make_model()
         # From here on an earlier learner that continues is refused.
-        self._epoch = epoch_lib.Epoch.begin(job.run_dir)
+        self._epoch = epoch_lib.Epoch.begin(self._run_dir)
         parts.publish(
-            run_dir=str(job.run_dir),
+            run_dir=str(self._run_dir),
             train_step=self._model.train_step,
             environment_step=self._model.environment_step,
             agent=self._model.agent,
             replay_client=self._replay.client,
         )
-        warm_start.WarmStart().apply(self._model.agent, job.run_dir)
+        self._apply_warm_start()
         if self._num_learners > 1:
             learner_member.check_optimizers(self._model)
             self._group = learner_group.ChiefGroup(
                 job.wire, epoch=self._epoch.number, part_seconds=self._settings.part_seconds
             )
         self._build_learning()
-        self._build_evaluations()
+        versions = store.ParameterStore(self._run_dir.path / store.DIRECTORY)
+        self._stored = stored_versions.StoredVersions(versions, self._model, self._epoch)
+        self._build_evaluations(versions)
         self._publisher = publisher.Publisher(
             job.wire,
             self._model.published_variables(),
@@ -115,8 +118,8 @@ class LearnerJob(worker.Worker):
             limit=self._limit,
         )
         self._inbox.open()
-        run_files.describe_run(job)
-        self._done = run_files.DoneMarker(job.run_dir.path, self._experiment)
+        self._describe_run()
+        self._done = run_files.DoneMarker(self._run_dir.path, self._experiment)
         self._learning.start()
         failure = self._done.failure_of(self._learning.train_step)
         if failure is not None:
@@ -132,9 +135,9 @@ class LearnerJob(worker.Worker):
         self._inbox.answer_leaving(self._learning.save)
         if self._ending is not None:
             return self._rest()
-        target, stopped = self._evaluations.target_reached, self._learning.stop_reason
-        if target is not None or stopped is not None:
-            self._finish(target or stopped, "target reached" if target else "stopped")
+        early = self._early_end()
+        if early is not None:
+            self._finish(*early)
             return False
         try:
             if not self._replay.is_there():
@@ -143,7 +146,7 @@ class LearnerJob(worker.Worker):
         except errors.ReplayTimeoutError as error:
             self._replay.note_outage(error)
             return worker.PollResult(idle_seconds=_UNREACHABLE_SECONDS)
-        if due <= 0 and self._learning.environment_step >= self._experiment.environment_steps:
+        if due <= 0 and self._all_steps_are_taken():
             self._learning.pacing.require_training(*self._learning.counters())
             self._finish("all steps are taken")
             return False
@@ -194,8 +197,45 @@ class LearnerJob(worker.Worker):
     def close(self) -> None:
         self._closing.close()
 
+    # What differs for the learner of a further policy: `further_learner.FurtherLearnerJob`.
+
+    def _own_directory(self) -> run_directory.RunDirectory:
+        """Where the checkpoints, metrics and policies of this learner are."""
+        return self.job.run_dir
+
     def _make_model(self) -> model.Model:
         return self._replay.make_model(self._experiment, self.job.seed)
+
+    def _apply_warm_start(self) -> None:
+        warm_start.WarmStart().apply(self._model.agent, self._run_dir)
+
+    def _describe_run(self) -> None:
+        run_files.describe_run(self.job)
+
+    def _loggers(self) -> Sequence[logger.Logger]:
+        """Loggers of the user's, which get the lines of metrics, too."""
+        return self._experiment.reporting.loggers
+
+    def _early_end(self) -> tuple[str, str] | None:
+        """Why training ends before all steps are taken, and its status; None if it does not."""
+        if self._evaluations.target_reached is not None:
+            return self._evaluations.target_reached, "target reached"
+        if self._learning.stop_reason is not None:
+            return self._learning.stop_reason, "stopped"
+        return None
+
+    def _further_policies(self) -> Collection[str]:
+        """Names of the policies whose learners this one waits for at the end."""
+        return self._replay.policies
+
+    def _last_step(self) -> int:
+        """The environment step at which actors stop."""
+        return self._experiment.environment_steps
+
+    def _all_steps_are_taken(self) -> bool:
+        return self._learning.environment_step >= self._last_step()
+
+    # Building.
 
     def _build_learning(self) -> None:
         experiment, plan, job = self._experiment, self._model.plan, self.job
@@ -208,7 +248,7 @@ class LearnerJob(worker.Worker):
         if self._replay.has_league:
             self._league = league["league"] = league_keeper.LeagueKeeper(
                 league_settings.League(),
-                job.run_dir,
+                self._run_dir,
                 self._model.agent.policy,
                 train_step=self._model.train_step,
                 environment_step=self._model.environment_step,
@@ -229,7 +269,7 @@ class LearnerJob(worker.Worker):
             experiment,
             plan,
             self._model.algorithm,
-            job.run_dir,
+            self._run_dir,
             self._replay.address,
             train_step=self._model.train_step,
             environment_step=self._model.environment_step,
@@ -257,9 +297,9 @@ class LearnerJob(worker.Worker):
         self._learning.pacing = learner_pacing.make_pacing(
             plan, self._learning, self._limit, self._table_state, self._num_actors
         )
-        run_files.describe_run(job)  # Loggers are told; once all is built, it is written again.
+        self._describe_run()  # Loggers are told; once all is built, it is written again.
         self._metric_files = metric_files.open_metric_files(
-            job.run_dir, self._learning.environment_step, experiment.reporting.loggers
+            self._run_dir, self._learning.environment_step, self._loggers()
         )
         self._closing.callback(self._close_metrics)
         self._actors = actor_watch.ActorWatch(job, self._settings.patience_seconds)
@@ -273,14 +313,12 @@ class LearnerJob(worker.Worker):
         )
         self._closing.callback(self._slices.close)
 
-    def _build_evaluations(self) -> None:
-        run_dir, target = self.job.run_dir, self._experiment.evaluation.target_return
-        versions = store.ParameterStore(run_dir.path / store.DIRECTORY)
-        self._stored = stored_versions.StoredVersions(versions, self._model, self._epoch)
+    def _build_evaluations(self, versions: store.ParameterStore) -> None:
+        target = self._experiment.evaluation.target_return
         self._evaluations = evaluations.Evaluations(
             best_policy.BestPolicyKeeper(
                 self._make_model,
-                run_dir.best,
+                self._run_dir.best,
                 versions,
                 target,
                 kept=stored_versions.stored_versions().kept,
@@ -351,7 +389,7 @@ class LearnerJob(worker.Worker):
         done = self._ending is not None
         allowed = steps if done else self._learning.pacing.steps_allowed(steps, train_step)
         if not beyond:
-            allowed = min(allowed, self._experiment.environment_steps)
+            allowed = min(allowed, self._last_step())
         self._publisher.tell(
             news_lib.News(
                 epoch=self._epoch.number,
@@ -377,7 +415,7 @@ class LearnerJob(worker.Worker):
 
     def _finish(self, reason: str, status: str | None = None, *, may_rejoin: bool = False) -> None:
         """Saves and exports, then publishes the final version as final."""
-        train_step, run_dir = self._learning.train_step, self.job.run_dir
+        train_step = self._learning.train_step
         if self._league is not None:
             self._league.join_at_the_end(self._save_checkpoint)
         self._learning.save()
@@ -386,7 +424,7 @@ class LearnerJob(worker.Worker):
         fault_points.reach(fault_points.DONE_NOTED)
         self._stored.push()
         policy_export.export_policies(
-            str(run_dir.policies), self._model.agent, self._model.train_step
+            str(self._run_dir.policies), self._model.agent, self._model.train_step
         )
         self._publisher.publish(train_step, now=True)
         self._write_row(final=True)
@@ -395,6 +433,7 @@ class LearnerJob(worker.Worker):
             self._learning.environment_step,
             evaluation_seconds=self._settings.final_evaluation_seconds,
             num_evaluators=self._num_evaluators,
+            policies=self._further_policies(),
             may_rejoin=may_rejoin,
         )
         self._tell_news()
@@ -403,13 +442,17 @@ class LearnerJob(worker.Worker):
     def _rest(self) -> worker.PollResult:
         """Waits, after training is complete, for last reports and the final evaluation."""
         self._tell_news()
-        done = self._ending.is_over(self._inbox, self._evaluations)
+        done = self._is_over()
         if done and self._learning.environment_step != self._ending.environment_step:
             self._learning.save()
             self._write_row(final=True)
         if done:
             self._require_rated()
         return worker.PollResult(done=done, idle_seconds=_REST_SECONDS)
+
+    def _is_over(self) -> bool:
+        """Whether nobody needs this learner any more, now that training is complete."""
+        return self._ending.is_over(self._inbox, self._evaluations)
 
     def _require_rated(self) -> None:
         """Raises if the final version cannot be evaluated: the run is not a success then."""
@@ -434,4 +477,4 @@ class LearnerJob(worker.Worker):
     def _close_metrics(self) -> None:
         self._metric_files.close()
         if not self.job.displaced:
-            curve.draw_run(self.job.run_dir, self._experiment.evaluation.target_return)
+            curve.draw_run(self._run_dir, self._experiment.evaluation.target_return)

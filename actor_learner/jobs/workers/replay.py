@@ -16,7 +16,7 @@ from actor_learner.jobs.exchange import replay_connection
 from actor_learner.messaging import protocol
 from actor_learner.replay.server import server
 from actor_learner.replay.streams import recorded_replay
-from actor_learner.runs import model, table_checks
+from actor_learner.runs import further_model, model, table_checks
 from actor_learner.runs.league import league_side
 from actor_learner.support import disk_space, errors, fault_points, unsaved
 
@@ -64,11 +64,25 @@ class ReplayJob(worker.Worker):
                 seed=job.seed,
                 lanes_apart=lanes.are_apart(env),
             )
+            turn_ticks = built.plan.steps_per_turn // built.plan.num_lanes
+            further = {
+                policy: further_model.make(
+                    self._experiment,
+                    env,
+                    policy,
+                    run_id=run_id,
+                    seed=job.seed,
+                    turn_ticks=turn_ticks,
+                )
+                for policy in further_model.trained_policies(env)
+            }
         finally:
             env.close()
-        tables = built.plan.tables()
-        for table in tables:
-            table_checks.refuse_unfit(table, built.plan)
+        tables = []
+        for plan in (each.plan for each in (built, *further.values())):
+            for table in plan.tables():
+                table_checks.refuse_unfit(table, plan)
+                tables.append(table)
         self._table = built.plan.stream.table_name
         ray_settings.Ray()  # For launchers, which do not load gin: here it counts as used.
         self._server = server.ReplayServer(
@@ -86,6 +100,10 @@ class ReplayJob(worker.Worker):
         self._answer = {
             "address": address,
             "contract": built.contract(run_id),
+            "policies": {
+                policy: further_model.contract(made, run_id, turn_ticks)
+                for policy, made in further.items()
+            },
             "league": league_side.has_league(env),
         }
         job.wire.handle(replay_connection.CONTRACT, self._tell)

@@ -17,10 +17,12 @@ from actor_learner.jobs import job as job_lib
 from actor_learner.support import atomic, unsaved
 
 
-def lock_run(job: job_lib.Job, closing: contextlib.ExitStack) -> None:
-    """Locks the run directory against other learners, whatever their registry, until `closing`.
+def lock_run(
+    job: job_lib.Job, directory: run_directory.RunDirectory, closing: contextlib.ExitStack
+) -> None:
+    """Locks a directory against other learners, whatever their registry, until `closing`.
 
-    A launcher has locked it for the jobs that it starts.
+    A launcher has locked the run's for the jobs that it starts.
 
     Raises:
       errors.ConfigError: If another process trains there.
@@ -28,9 +30,9 @@ def lock_run(job: job_lib.Job, closing: contextlib.ExitStack) -> None:
     if os.environ.get(job_lib.INCARNATION_VARIABLE):
         return
     try:
-        closing.enter_context(job.run_dir.locked())
+        closing.enter_context(directory.locked())
     except OSError as error:
-        logging.warning("%s trains in %s without a lock: %s", job, job.run_dir, error)
+        logging.warning("%s trains in %s without a lock: %s", job, directory, error)
 
 
 def describe_run(job: job_lib.Job) -> None:

@@ -46,14 +46,17 @@ class StepJournal:
     Args:
       directory: The job's own; None where there is none: then nothing outlives the process.
       incarnation: Of this process.
+      folder: Below the directory; others than the first are for further policies of a world.
 
     Attributes:
       earlier: The latest processes of this actor, the oldest first.
     """
 
-    def __init__(self, directory: pathlib.Path | None, incarnation: str) -> None:
+    def __init__(
+        self, directory: pathlib.Path | None, incarnation: str, folder: str = FOLDER
+    ) -> None:
         self._steps = self._episodes = 0
-        self._file, files = journal_files.begin(directory, FOLDER, incarnation, "Steps")
+        self._file, files = journal_files.begin(directory, folder, incarnation, "Steps")
         self.earlier = [
             EarlierProcess(left.incarnation, *_COUNTS.unpack(left.content))
             for left in files

@@ -14,9 +14,16 @@ class Waiting:
     def __init__(self, **options):
         self.now = 1_000.0
         self.inbox = types.SimpleNamespace(
-            actors=set(), lost=set(), left=set(), present=lambda kind: self.evaluators
+            actors=set(),
+            lost=set(),
+            left=set(),
+            lets_go=False,
+            let_go=set(),
+            present=lambda kind: {"evaluator": self.evaluators, "learner-others": self.others}[
+                kind
+            ],
         )
-        self.evaluators, self.raters = set(), set()
+        self.evaluators, self.raters, self.others = set(), set(), set()
         self.ending = learner_ending.Ending(
             7, 500, evaluation_seconds=300.0, num_evaluators=0, clock=lambda: self.now, **options
         )
@@ -58,3 +65,26 @@ def test_evaluators_are_waited_for_until_they_have_rated_the_final_version_or_ti
     waiting.evaluators = {0}
     assert not waiting.is_over(final_evaluation.RESTART_SECONDS)
     assert waiting.is_over(300.0)
+
+
+def test_learners_of_further_policies_are_let_go_when_everybody_else_is_done():
+    waiting = Waiting(policies=["others"])
+    waiting.others, waiting.evaluators = {0}, {0}
+    assert not waiting.is_over(1.0) and not waiting.inbox.lets_go
+    waiting.raters = {0}
+    assert not waiting.is_over(1.0) and waiting.inbox.lets_go
+    assert not waiting.is_over(100.0)  # It is there, and has yet to save.
+    waiting.inbox.let_go.add("others")
+    assert waiting.is_over(0.1)
+
+
+def test_a_learner_that_does_not_come_back_is_waited_for_as_long_as_a_restart_takes():
+    waiting = Waiting(policies=["others"])
+    assert not waiting.is_over(1.0)
+    assert not waiting.is_over(40.0)
+    assert waiting.is_over(0.1)
+    waiting = Waiting(policies=["others"])
+    waiting.others = {0}
+    assert not waiting.is_over(1.0)
+    assert not waiting.is_over(300.0)
+    assert waiting.is_over(0.1)

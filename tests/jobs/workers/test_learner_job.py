@@ -40,7 +40,7 @@ def test_a_learner_restarted_after_the_end_gives_actors_time_to_find_it(run, mon
             assert told[0].settings["dqn.fc_layer_params"] == "(4,)"
             assert told[0].description["name"] == jobs_in_process.RUN
             assert not trained.poll().done
-            trained._ending._began -= learner_ending._REJOIN_SECONDS
+            trained._ending._reports._began -= learner_ending._REJOIN_SECONDS
             assert trained.poll().done
         finally:
             for worker in reversed(started):
