@@ -15,7 +15,7 @@ from concurrent import futures
 import numpy as np
 import tensorflow as tf
 
-LANES, STEPS = 8, 3
+LANES, STEPS = 16, 3  # As many lanes as four minibatches on each of four replicas take.
 
 
 def _imports():
@@ -80,7 +80,7 @@ def _imports():
         "ppo_minibatches": (
             ppo.ppo,
             discrete,
-            {**small, "epochs": 2, "minibatch_size": 8, "max_kl": 0.02, "kl_penalty": 0.5},
+            {**small, "epochs": 2, "minibatch_size": LANES, "max_kl": 0.02, "kl_penalty": 0.5},
         ),
         "ppo_recurrent": (
             ppo.ppo,
