@@ -248,8 +248,6 @@ def train_in_group(name):
         for take in takes:  # Makes the variables of optimizers, without training.
             take.get_concrete_function(parts[0][0])
         variables = [learner_group.state_variables(built.agent) for built in agents]
-        # Lanes have sums of their own, which no other learner needs.
-        variables = [[v for v in found if "running" not in v.name] for found in variables]
         packed = [packing.Packing(found) for found in variables]
         with futures.ThreadPoolExecutor(2) as threads:
             joined = threads.submit(member.join, 60.0)

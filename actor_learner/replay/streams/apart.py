@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from typing import Any
 
@@ -39,6 +40,11 @@ class Apart(sample_stream.SampleStream):
 
     def _bind(self, run_id: str) -> None:
         self._inner = self._inner.for_run(run_id)
+
+    def for_learners(self, num_learners: int, experience: Experience) -> Apart:
+        part = copy.copy(self)
+        part._inner = self._inner.for_learners(num_learners, _one_lane(experience))
+        return part
 
     def check(self, experience: Experience) -> None:
         if not self.collects:
