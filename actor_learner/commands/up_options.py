@@ -55,7 +55,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--learners",
         type=int,
         default=1,
-        help="how many share each batch of the replay (default: 1)",
+        help="how many share each batch (default: 1)",
     )
     parser.add_argument(
         "--policies",

@@ -62,6 +62,7 @@ class FurtherActing:
         self._writer = plan.observer(client, version=lambda: self._resident.version)
         self._closing.callback(self._writer.close)
         episodes = plan.episode_observer(client, lambda: self._resident.version)
+        self._episodes = episodes
         if episodes is not None:
             self._closing.callback(episodes.close)
         group = env.groups[policy]
@@ -120,6 +121,8 @@ class FurtherActing:
     def abandon(self) -> None:
         """Drops at once what the server has not confirmed; call it instead of `close`."""
         self._writer.abandon()
+        if self._episodes is not None:
+            self._episodes.abandon()
 
 
 class _WholeSteps:

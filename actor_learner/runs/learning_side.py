@@ -37,7 +37,7 @@ class LearningSide:
 
     Args:
       experiment: The experiment to train.
-      plan: The plan of the experiment.
+      plan: The plan of the experiment, or of this learner's part of it.
       algorithm: Its agent is trained, in place.
       run: Where checkpoints, summaries and policies go.
       server_address: `host:port` of the replay server.
@@ -53,8 +53,8 @@ class LearningSide:
       actor_shares: Returns how actors spend their time, on average: see `TurnTimes.shares`.
       while_saving: Makes a context to save in; it may refuse by raising.
       checkpoint_items: Further trackables to be saved with the agent, by name.
-      batch_size: As in `Trainer`.
       group: As in `Learner`.
+      more_columns: Returns further columns of the lines of metrics.
 
     Attributes:
       trainer: Takes the train steps.
@@ -84,14 +84,15 @@ class LearningSide:
         actor_shares: Callable[[], Mapping[str, float]] = dict,
         while_saving: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
         checkpoint_items: Mapping[str, Any] | None = None,
-        batch_size: int | None = None,
         group: replicas.Group | None = None,
+        more_columns: Callable[[], Row] = dict,
     ) -> None:
         self._train_step = train_step
         self._steps_taken = steps_taken
         self._limit = limit
         self._actor_shares = actor_shares
         self._on_row = on_row
+        self._own_columns = more_columns
         self.progress = progress_state.ProgressState(statistics)
         self.trainer = trainer.Trainer(
             experiment,
@@ -108,7 +109,6 @@ class LearningSide:
             why_no_sample=why_no_sample,
             limit=limit,
             while_saving=while_saving,
-            batch_size=batch_size,
             group=group,
         )
         self.progress.count_skipped(lambda: self.trainer.learner.skipped_steps)
@@ -200,4 +200,4 @@ class LearningSide:
             ("learner", self.trainer.timing.shares()),
         ):
             columns |= {f"{who}_{kind}": share for kind, share in shares.items()}
-        return {**columns, **self.trainer.gauges()}
+        return {**columns, **self._own_columns(), **self.trainer.gauges()}

@@ -183,6 +183,48 @@ class QueuePacing:
         """Does nothing: every batch was trained on, or the learner has raised."""
 
 
+class WaitingBatches:
+    """Counts the batches in a queue out of which nothing is taken before it is learned from.
+
+    Args:
+      table: Returns the state of the queue.
+      items_per_batch: Returns how many items make a batch at present.
+      in_training: Returns how many batches are being learned from, which may be out of the queue.
+      seconds: For how long an answer of the server is used again, unless a train step was taken.
+      clock: Returns seconds.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        items_per_batch: Callable[[], int],
+        in_training: Callable[[], int] = lambda: 0,
+        *,
+        seconds: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._table = table
+        self._items_per_batch = items_per_batch
+        self._in_training = in_training
+        self._seconds = seconds
+        self._clock = clock
+        self._size = 0
+        self._looked_at, self._train_step = -float("inf"), -1
+
+    def waiting(self, train_step: int) -> int:
+        """Returns the batches that have arrived and were not trained on by `train_step`.
+
+        Raises:
+          errors.ReplayTimeoutError: If the server does not answer.
+        """
+        in_training = self._in_training()
+        is_old = self._clock() - self._looked_at >= self._seconds
+        if is_old or in_training or train_step != self._train_step:
+            self._size = self._table().size
+            self._looked_at, self._train_step = self._clock(), train_step
+        return self._size // self._items_per_batch() + in_training
+
+
 class ArrivedBatches:
     """Counts the batches in a queue in another process, across restarts of its server.
 

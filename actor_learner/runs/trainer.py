@@ -41,7 +41,7 @@ class Trainer:
 
     Args:
       experiment: The experiment to train.
-      plan: The plan of the experiment.
+      plan: The plan of the experiment, or of this learner's part of it.
       algorithm: Its agent is trained, in place.
       server_address: `host:port` of the replay server.
       root_dir: Where checkpoints and summaries go.
@@ -50,7 +50,6 @@ class Trainer:
       why_no_sample: Says why no sample came in time.
       limit: Limit of the age of experience, for streams that use every step once; None for none.
       while_saving: As in `Learner`.
-      batch_size: Size of its own batches: a part of the plan's, if several learners share them.
       group: As in `Learner`.
       is_chief: Whether it saves checkpoints, calls the user's triggers and writes summaries.
         Exactly one of several learners does.
@@ -69,17 +68,15 @@ class Trainer:
         why_no_sample: Callable[[], str],
         limit: version_limit.VersionLimit | None = None,
         while_saving: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
-        batch_size: int | None = None,
         group: replicas.Group | None = None,
         is_chief: bool = True,
     ) -> None:
-        batch_size = plan.batch_size if batch_size is None else batch_size
         self._train_step = train_step
         self._closing = contextlib.ExitStack()
         # The version whose actions the latest batch holds, on average; -1 before the first.
         self._sampled_version = tf.Variable(-1.0, trainable=False, dtype=tf.float64)
         self._updaters: list[priority_updater.PriorityUpdater] = []
-        for part in plan.stream.prioritized(batch_size):
+        for part in plan.stream.prioritized(plan.batch_size):
             updater = priority_updater.PriorityUpdater(
                 server_address,
                 part.table_name,
@@ -108,7 +105,7 @@ class Trainer:
             lambda: plan.stream.dataset(
                 plan.experience,
                 server_address,
-                batch_size,
+                plan.batch_size,
                 experiment.sample_timeout_seconds,
                 **({} if limit is None else {"limit": limit}),
             ),

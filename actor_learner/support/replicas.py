@@ -18,6 +18,7 @@ their own parts, and their gradients are averaged over those that have contribut
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, Callable, Protocol
@@ -156,6 +157,29 @@ def _total(tensors: Any) -> tuple[Any, tf.Tensor | None]:
     return _sum_over(group, tensors)
 
 
+def _in_turn(exchange: Callable[[], tf.Tensor]) -> tf.Tensor:
+    """Has a graph exchange in the order of the program, which is the same in all processes.
+
+    By itself TensorFlow keeps that order within one function, but not between what stands in a
+    function and in a loop or another function that it calls: only users of a variable are ordered.
+    """
+    if not tf.inside_function():
+        return exchange()
+    turn = _turns()
+    with tf.control_dependencies([turn.assign_add(1, read_value=False)]):
+        found = exchange()
+    with tf.control_dependencies([found]):
+        turn.assign_add(1, read_value=False)
+    return found
+
+
+@functools.cache
+def _turns() -> tf.Variable:
+    """The variable that all exchanges of this process use."""
+    with tf.init_scope():
+        return tf.Variable(0, trainable=False, dtype=tf.int64, name="exchanges")
+
+
 def _sum_over(group: Group, tensors: Any) -> tuple[Any, tf.Tensor]:
     """One exchange for all tensors of a nest."""
     leaves = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(tensors)]
@@ -165,7 +189,7 @@ def _sum_over(group: Group, tensors: Any) -> tuple[Any, tf.Tensor]:
         summed, members = group.sum(part)
         return np.append(summed, np.float32(members))
 
-    found = tf.numpy_function(exchange, [part], tf.float32)
+    found = _in_turn(lambda: tf.numpy_function(exchange, [part], tf.float32))
     sizes = [tf.size(leaf) for leaf in leaves]
     *summed, members = tf.split(found, [*sizes, 1])
     summed = [

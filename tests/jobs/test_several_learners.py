@@ -1,4 +1,4 @@
-"""A run with two learners as real processes: either may be killed, and training goes on."""
+"""Runs with two learners as real processes: either may be killed, and training goes on."""
 
 import os
 import re
@@ -21,6 +21,35 @@ BINDINGS = (
     "Jobs.part_seconds = 5.0",
     "Learner.checkpoint_interval = 100",
 )
+
+
+# Unrolls of 4 lanes, of which each learner takes one item for a train step.
+LANES, LENGTH = 4, 8
+ON_POLICY = (
+    f"GymnasiumEnvironment.num_envs = {LANES}",
+    f"UnrollQueue.unroll_length = {LENGTH}",
+    f"UnrollQueue.unrolls_per_batch = {2 * LANES}",
+    "UnrollQueue.prefetch = 4",  # No learner takes anything in advance.
+    "Reporting.seconds = 0.1",
+    "Learner.checkpoint_interval = 50",
+    "Experiment.environment_steps = 24_000",
+)
+MOST_LAG = 1
+SMALL = {
+    "impala_cartpole": (
+        "impala.fc_layer_params = (8,)",
+        "impala.normalize_observations = True",
+        f"Staleness.max_version_lag = {MOST_LAG}",
+        "Staleness.when_lagging = 'drop'",
+    ),
+    "ppo_cartpole": (
+        "ppo.fc_layer_params = (8,)",
+        "ppo.minibatch_size = 16",
+        "ppo.epochs = 2",
+        "ppo.normalize_observations = True",
+        "ppo.normalize_rewards = True",
+    ),
+}
 
 
 class Run(fault_run.Run):
@@ -90,6 +119,47 @@ def test_training_goes_on_whichever_learner_is_killed(tmp_path):
         # One checkpoint, the chief's, with as many train steps as it has counted.
         assert run.saved_steps()[-1] == trained[-1]
         assert not list(run.run_dir.path.glob("jobs/learner-1/**/ckpt-*"))
+        processes.wait_until_gone(processes.with_word(str(run.run_dir)))
+    finally:
+        run.close()
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("gin_file", SMALL)
+def test_learners_share_unrolls_and_either_may_be_killed(tmp_path, gin_file):
+    run = Run(
+        tmp_path,
+        gin_file,
+        (*BINDINGS, *ON_POLICY, *SMALL[gin_file]),
+        "--learners=2",
+        "--evaluators=0",
+        actors=2,
+    )
+    try:
+        run.wait(run.is_shared, "both learners train together")
+        run.wait(run.checkpoints, "the chief has saved")
+        run.kill_learner(1)
+        member = run.learner(1)
+        # What a learner takes out for one train step, whenever it was left out of one.
+        lost, log = run.learner(0).details["lost_items"], run.log("learner")
+        assert lost <= log.count("training continues without it")
+        assert "has sent a part of" not in log, "all add up the same, in the same order"
+        run.kill_learner(0)
+        assert run.learner(1).incarnation == member.incarnation, "it joins the next chief"
+
+        run.process.wait(fault_run.DEADLINE)
+        assert run.process.returncode == 0, run.text()
+        rows = jsonl.read_rows(run.run_dir.metrics_jsonl)
+        steps = [row["environment_steps"] for row in rows]
+        # Actors are two turns ahead at most, each of a whole batch.
+        ahead = 2 * 2 * (2 * LANES * LENGTH)
+        assert steps == sorted(steps) and 24_000 <= steps[-1] <= 24_000 + ahead
+        trained = [row["train_steps"] for row in rows]
+        assert trained == sorted(trained)
+        assert run.saved_steps()[-1] == trained[-1]
+        if gin_file == "impala_cartpole":
+            lags = [row["version_lag"] for row in rows if "version_lag" in row]
+            assert lags and max(lags) <= MOST_LAG and rows[-1]["dropped_items"] >= 0
         processes.wait_until_gone(processes.with_word(str(run.run_dir)))
     finally:
         run.close()

@@ -15,7 +15,7 @@ from concurrent import futures
 import numpy as np
 import tensorflow as tf
 
-LANES, STEPS = 8, 3
+LANES, STEPS = 16, 3  # As many lanes as four minibatches on each of four replicas take.
 
 
 def _imports():
@@ -80,7 +80,7 @@ def _imports():
         "ppo_minibatches": (
             ppo.ppo,
             discrete,
-            {**small, "epochs": 2, "minibatch_size": 8, "max_kl": 0.02, "kl_penalty": 0.5},
+            {**small, "epochs": 2, "minibatch_size": LANES, "max_kl": 0.02, "kl_penalty": 0.5},
         ),
         "ppo_recurrent": (
             ppo.ppo,
@@ -248,8 +248,6 @@ def train_in_group(name):
         for take in takes:  # Makes the variables of optimizers, without training.
             take.get_concrete_function(parts[0][0])
         variables = [learner_group.state_variables(built.agent) for built in agents]
-        # Lanes have sums of their own, which no other learner needs.
-        variables = [[v for v in found if "running" not in v.name] for found in variables]
         packed = [packing.Packing(found) for found in variables]
         with futures.ThreadPoolExecutor(2) as threads:
             joined = threads.submit(member.join, 60.0)

@@ -7,6 +7,10 @@ import pytest
 
 from tests import forked
 
+# The first test of each kind waits for all agents to be trained: minutes, where others work too.
+_SECONDS = 1_800
+pytestmark = pytest.mark.timeout(_SECONDS + 100)
+
 AGENTS = (
     "dqn", "c51", "sac", "discrete_sac", "td3", "ddpg", "ppo", "ppo_minibatches", "ppo_recurrent",
     "impala", "r2d2", "bc", "cql_sac",
@@ -16,7 +20,7 @@ AGENTS = (
 @functools.cache
 def differences(replicas):
     program = "tests.learning.replica_equality"
-    done = forked.run(program, replicas, timeout=1_800)
+    done = forked.run(program, replicas, timeout=_SECONDS)
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -318,3 +318,42 @@ def test_an_answer_of_the_queue_holds_for_a_while():
     assert arrived.waiting(1) == 1  # What is used since then is known without asking.
     clock.seconds += 0.1
     assert arrived.waiting(1) == 2
+
+
+def shared_pacing(replay, learners, training):
+    """Of a queue that learners share who take one item each for a train step."""
+    waiting = pacing.WaitingBatches(
+        asking(replay, "queue"), lambda: learners[0], lambda: training[0]
+    )
+    plan = make_plan(group_steps=10, learn_from=0)
+    return pacing.QueuePacing(plan, waiting.waiting, num_actors=lambda: 1)
+
+
+def test_of_a_queue_that_learners_share_only_what_it_holds_is_due():
+    learners, training, turn = [2], [0], 10 * LANES
+    with server.ReplayServer(queue()) as replay:
+        made = shared_pacing(replay, learners, training)
+        assert made.updates_due(500, 0) == 0 and made.steps_allowed(500, 0) == 500 + 2 * turn
+        fill(replay, "queue", 5)
+        assert made.updates_due(500, 0) == 2 and made.steps_allowed(500, 0) == 500
+        learners[0] = 1  # The other one has died, whatever it had taken out.
+        assert made.updates_due(500, 0) == 5
+        learners[0] = 2
+        for _ in range(5):
+            next(iter(replay.client().sample("queue")))
+        # A train step that was begun may need more: of those that it had, some were too old.
+        training[0] = 1
+        assert made.steps_allowed(500, 0) == 500 + turn
+        training[0] = 0
+        assert made.updates_due(500, 1) == 0
+
+
+def test_what_a_train_step_has_taken_out_of_a_shared_queue_is_not_due_again():
+    clock = test_step_watch.Clock()
+    waiting = pacing.WaitingBatches(
+        answers(table(4), table(2), table(6)), lambda: 2, seconds=0.5, clock=clock
+    )
+    assert waiting.waiting(0) == 2 and waiting.waiting(0) == 2
+    assert waiting.waiting(1) == 1 and waiting.waiting(1) == 1
+    clock.seconds += 0.5
+    assert waiting.waiting(1) == 3

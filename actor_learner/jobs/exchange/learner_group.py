@@ -30,8 +30,12 @@ from actor_learner.support import errors, replicas
 JOIN, PART, LEAVE = "learner joins", "learner part", "learner leaves"
 """Requests to the chief: for its variables, with a part of a sum, and that none will follow."""
 
+DRAWING = "learner draws"
+"""Tells the chief that a learner waits for experience, and will send its part later."""
+
 _JOIN_SECONDS = 24 * 3600.0  # Whoever waits looks whether the chief is alive.
 _GLANCE_SECONDS = 0.5
+_DRAWING_SECONDS = 1.0
 
 
 class LeftGroupError(errors.JobError):
@@ -41,6 +45,9 @@ class LeftGroupError(errors.JobError):
 def state_variables(agent: Any, *more: tf.Variable) -> list[tf.Variable]:
     """All that learners must have alike, in an order that all processes share.
 
+    Variables without a fixed shape are not among them: those belong to the lanes of one learner's
+    part of the batch.
+
     Args:
       agent: Built, its optimizers having their variables.
       *more: Further variables.
@@ -49,6 +56,8 @@ def state_variables(agent: Any, *more: tf.Variable) -> list[tf.Variable]:
     optimizers = []
     for item in trackable_view.TrackableView(agent).descendants():
         if isinstance(item, tf.Variable):
+            if not item.shape.is_fully_defined():
+                continue
             found[id(item)] = item
         elif isinstance(item, tf.keras.optimizers.legacy.Optimizer):
             optimizers.append(item)
@@ -79,16 +88,24 @@ class ChiefGroup:
         self._members: set[str] = set()
         self._parts: dict[str, protocol.Request] = {}
         self._joining: dict[str, protocol.Request] = {}
+        self._drawing: dict[str, float] = {}  # When who last said so.
         self._session = 0
         self._number = 0  # Of the next sum.
         wire.handle(JOIN, self._take_joining)
         wire.handle(PART, self._take_part)
         wire.handle(LEAVE, self._take_leaving)
+        wire.handle(DRAWING, self._take_drawing)
 
     @property
     def size(self) -> int:
         """How many learners train together, this one included."""
         return 1 + len(self._members)
+
+    @property
+    def members(self) -> frozenset[str]:
+        """The names of the others that train with this learner."""
+        with self._changed:
+            return frozenset(self._members)
 
     def admit(self, variables: Callable[[], packing.Packing]) -> None:
         """Lets those in that have asked; to be called between two train steps.
@@ -130,6 +147,10 @@ class ChiefGroup:
             request.answer({"members": 1 + len(added)}, {"sum": total})
         return total, 1 + len(added)
 
+    def begin(self, part: np.ndarray) -> tuple[np.ndarray, int]:
+        """As `sum`, for the first of a train step."""
+        return self.sum(part)
+
     def abandon(self) -> None:
         """Sends all others away, whose next parts would be added to those of another sum."""
         with self._changed:
@@ -146,11 +167,17 @@ class ChiefGroup:
         request.refuse(why)
 
     def _wait_for_parts(self) -> None:
-        deadline = time.monotonic() + self._part_seconds
-        while self._members - self._parts.keys():
-            left = deadline - time.monotonic()
-            if left <= 0:
-                for who in self._members - self._parts.keys():
+        begun = time.monotonic()
+        while missing := self._members - self._parts.keys():
+            # One that waits for experience, as this one did until now, is not late.
+            left = {
+                who: max(begun, self._drawing.get(who, begun))
+                + self._part_seconds
+                - time.monotonic()
+                for who in missing
+            }
+            for who in missing:
+                if left[who] <= 0:
                     self._members.discard(who)
                     logging.warning(
                         "%s has not sent its part of a train step for %g s (Jobs.part_seconds): "
@@ -158,8 +185,8 @@ class ChiefGroup:
                         who,
                         self._part_seconds,
                     )
-                return
-            self._changed.wait(left)
+            if min(left.values()) > 0:
+                self._changed.wait(min(left.values()))
 
     def _name(self) -> str:
         return f"{self._epoch}.{self._session}"
@@ -180,6 +207,12 @@ class ChiefGroup:
                 self._changed.notify_all()
                 return
         request.refuse("training has continued without it: join again")
+
+    def _take_drawing(self, request: protocol.Request) -> None:
+        with self._changed:
+            self._drawing[request.who] = time.monotonic()
+            self._changed.notify_all()
+        request.answer()
 
     def _take_leaving(self, request: protocol.Request) -> None:
         with self._changed:
@@ -203,6 +236,8 @@ class MemberGroup:
         self._session: str | None = None
         self._number = 0
         self._asked: futures.Future[messages.Message] | None = None
+        self._is_drawing = False  # Between the beginning of a train step and its next sum.
+        self._told_at = 0.0
 
     @property
     def is_joined(self) -> bool:
@@ -246,6 +281,7 @@ class MemberGroup:
             raise LeftGroupError("this learner has not joined the others")
         body = {"session": self._session, "number": self._number}
         try:
+            self._is_drawing = False
             sent = self._chief.submit(PART, body, {"part": part}, timeout_seconds=_JOIN_SECONDS)
             # The chief may wait for experience, for as long as it likes; if it dies, the wire is
             # closed by whoever finds its successor.
@@ -256,9 +292,27 @@ class MemberGroup:
         self._number += 1
         return answer.arrays["sum"], answer.body["members"]
 
+    def begin(self, part: np.ndarray) -> tuple[np.ndarray, int]:
+        """As `sum`, for the first of a train step; what follows it may wait for experience."""
+        begun = self.sum(part)
+        self._is_drawing = True
+        return begun
+
+    def tell_drawing(self) -> None:
+        """Tells the chief, every second, that this learner waits for its part of the batch.
+
+        Does nothing unless it may: between `begin` and the next sum.
+        """
+        now = time.monotonic()
+        if not self._is_drawing or now - self._told_at < _DRAWING_SECONDS:
+            return
+        self._told_at = now
+        self._chief.submit(DRAWING, timeout_seconds=_GLANCE_SECONDS)
+
     def abandon(self) -> None:
         """Tells the chief that a train step has failed here, so that it need not wait."""
         self._session = None
+        self._is_drawing = False
         # Nobody waits for the answer: if it is lost, the chief waits for a part in vain, once.
         self._chief.submit(LEAVE, timeout_seconds=_GLANCE_SECONDS)
 

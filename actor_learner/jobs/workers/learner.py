@@ -10,7 +10,7 @@ from typing import Any
 from absl import logging
 
 from actor_learner import experiment as experiment_lib
-from actor_learner import jobs_settings, parts, run_directory, run_settings
+from actor_learner import jobs_settings, parts, run_directory
 from actor_learner.jobs import worker
 from actor_learner.jobs.exchange import (
     inbox,
@@ -26,6 +26,7 @@ from actor_learner.jobs.workers import (
     learner_member,
     learner_pacing,
     run_files,
+    shared_queue,
     training_slices,
 )
 from actor_learner.league import settings as league_settings
@@ -74,6 +75,7 @@ class LearnerJob(worker.Worker):
         self._limit: version_limit.VersionLimit | None = None
         self._league: league_keeper.LeagueKeeper | None = None
         self._ending: learner_ending.Ending | None = None
+        self._shared: shared_queue.SharedQueue | None = None
 
     def configure(self) -> None:
         job = self.job
@@ -139,6 +141,9 @@ class LearnerJob(worker.Worker):
         if early is not None:
             self._finish(*early)
             return False
+        if self._group is not None:
+            # Before anything is due: how much a train step takes depends on how many there are.
+            self._group.admit(lambda: learner_member.state_packing(self._model))
         try:
             if not self._replay.is_there():
                 return worker.PollResult(idle_seconds=_UNREACHABLE_SECONDS)
@@ -151,8 +156,6 @@ class LearnerJob(worker.Worker):
             self._finish("all steps are taken")
             return False
         due = min(due, self._publisher.fresh_updates(self._learning.train_step))
-        if self._group is not None:
-            self._group.admit(lambda: learner_member.state_packing(self._model))
         if due > 0:
             self._actors.has_experience()
             self._slices.run(due)
@@ -178,6 +181,8 @@ class LearnerJob(worker.Worker):
             status["version_lag"] = round(lag)
         if self._limit is not None:
             status["dropped_items"] = self._limit.dropped
+        if self._shared is not None:
+            status["lost_items"] = self._shared.lost
         if self._learning.trainer.learner.skips_steps:
             skipped = status["skipped_steps"] = self._learning.progress.skipped_steps
             if skipped:
@@ -238,11 +243,9 @@ class LearnerJob(worker.Worker):
     # Building.
 
     def _build_learning(self) -> None:
-        experiment, plan, job = self._experiment, self._model.plan, self.job
-        if experiment.staleness.when_lagging == run_settings.DROP:
-            self._limit = version_limit.VersionLimit(
-                self._model.train_step, experiment.staleness.max_version_lag
-            )
+        experiment, job = self._experiment, self.job
+        plan = learner_member.part_of(self._model.plan, self._num_learners)
+        self._limit = learner_member.limit_of(experiment, self._model)
         self._statistics = reported_statistics.ReportedStatistics()
         league: dict[str, Any] = {}
         if self._replay.has_league:
@@ -286,8 +289,11 @@ class LearnerJob(worker.Worker):
             actor_shares=self._statistics.mean_shares,
             while_saving=self._while_saving,
             checkpoint_items=league,
-            batch_size=learner_member.part_of_batch(plan, self._num_learners),
             group=self._group,
+            more_columns=lambda: {} if self._shared is None else {"lost_items": self._shared.lost},
+        )
+        self._shared = learner_member.shared_queue_of(
+            plan, self._num_learners, self._group, self._learning.trainer.run, self._limit
         )
         self._closing.callback(self._learning.close)
         if self._league is not None:
@@ -295,7 +301,7 @@ class LearnerJob(worker.Worker):
             self._closing.callback(self._close_league)
             league_wire.answer(job.wire, self._league)
         self._learning.pacing = learner_pacing.make_pacing(
-            plan, self._learning, self._limit, self._table_state, self._num_actors
+            plan, self._learning, self._limit, self._table_state, self._num_actors, self._shared
         )
         self._describe_run()  # Loggers are told; once all is built, it is written again.
         self._metric_files = metric_files.open_metric_files(
@@ -310,6 +316,7 @@ class LearnerJob(worker.Worker):
             table=self._table_state,
             timeout_seconds=experiment.sample_timeout_seconds,
             meanwhile=self._while_training,
+            train=None if self._shared is None else self._shared.run,
         )
         self._closing.callback(self._slices.close)
 

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
-from typing import Any
+from typing import Any, Callable
 
 import tensorflow as tf
 from absl import logging
 from tensorflow.python.checkpoint import trackable_view
 
 from actor_learner import experiment as experiment_lib
-from actor_learner import jobs_settings
+from actor_learner import jobs_settings, run_settings
 from actor_learner import plan as plan_lib
 from actor_learner.agents import optimizers
 from actor_learner.jobs import job as job_lib
 from actor_learner.jobs import worker
 from actor_learner.jobs.exchange import learner_group, peer, replay_connection
 from actor_learner.jobs.exchange import news as news_lib
-from actor_learner.jobs.workers import training_slices
+from actor_learner.jobs.workers import shared_queue, training_slices
 from actor_learner.messaging import messages
 from actor_learner.parameters import packing
+from actor_learner.replay.reading import version_limit
 from actor_learner.replay.server import state
 from actor_learner.runs import model, trainer
 from actor_learner.support import counters, errors, seeds
@@ -31,26 +33,47 @@ _MANY = 1_000
 _TABLE_SECONDS = 5.0
 
 
-def part_of_batch(plan: plan_lib.Plan, num_learners: int) -> int:
-    """How many items of each batch one of several learners samples.
+def part_of(plan: plan_lib.Plan, num_learners: int) -> plan_lib.Plan:
+    """The plan of one of several learners, each of which samples a part of every batch.
 
     Raises:
       errors.ConfigError: If the batch cannot be shared out.
     """
     if num_learners == 1:
-        return plan.batch_size
+        return plan
     if plan.group_steps is not None:
-        raise errors.ConfigError(
-            f"--learners={num_learners} shares out batches of replay, but "
-            f"{type(plan.stream).__name__} hands out each unroll once, in the order of its train "
-            "steps: use one learner, and several replicas of Learner.strategy in it"
-        )
+        stream = plan.stream.for_learners(num_learners, plan.experience)
+        return dataclasses.replace(plan, stream=stream)
     if plan.batch_size % num_learners:
         raise errors.ConfigError(
             f"--learners={num_learners}: a batch of {plan.batch_size} (Experiment.batch_size) "
             "cannot be cut into as many equal parts"
         )
-    return plan.batch_size // num_learners
+    return dataclasses.replace(plan, batch_size=plan.batch_size // num_learners)
+
+
+def shared_queue_of(
+    plan: plan_lib.Plan,
+    num_learners: int,
+    group: learner_group.ChiefGroup | learner_group.MemberGroup | None,
+    train: Callable[[int], None],
+    limit: version_limit.VersionLimit | None,
+) -> shared_queue.SharedQueue | None:
+    """What takes train steps on a queue that several learners share; None if there is none."""
+    if group is None or plan.group_steps is None:
+        return None
+    stream: Any = plan.stream
+    items = stream.cells_per_batch(plan.experience) // num_learners
+    return shared_queue.SharedQueue(group, train, part_items=items, limit=limit)
+
+
+def limit_of(
+    experiment: experiment_lib.Experiment, built: model.Model
+) -> version_limit.VersionLimit | None:
+    """The limit to the age of experience that is learned from; None if there is none."""
+    if experiment.staleness.when_lagging != run_settings.DROP:
+        return None
+    return version_limit.VersionLimit(built.train_step, experiment.staleness.max_version_lag)
 
 
 def check_optimizers(built: model.Model) -> None:
@@ -84,7 +107,8 @@ class _Learning:
 class LearnerMemberJob(worker.Worker):
     """Takes the same train steps as the first learner, the chief, each on its part of the batch.
 
-    It draws its own part from the replay, and updates the priorities of what it has drawn. Its
+    It draws its own part from the replay, and updates the priorities of what it has drawn; from a
+    queue, once the chief has begun the train step (`shared_queue.SharedQueue`). Its
     variables are those of the chief, which alone saves them, publishes them, and counts.
 
     Args:
@@ -123,7 +147,8 @@ class LearnerMemberJob(worker.Worker):
         self._closing.callback(self._chief.close)
         self._chief.follow(news_lib.TOPIC, self._hear)
         self._group = learner_group.MemberGroup(self._chief, self._variables)
-        plan = self._model.plan
+        plan = part_of(self._model.plan, self._num_learners)
+        limit = limit_of(self._experiment, self._model)
         self._trainer = trainer.Trainer(
             self._experiment,
             plan,
@@ -133,18 +158,20 @@ class LearnerMemberJob(worker.Worker):
             train_step=self._model.train_step,
             checkpoint_items={},
             why_no_sample=lambda: f"{job} has no sample of the server at {self._replay.address}",
-            batch_size=part_of_batch(plan, self._num_learners),
+            limit=limit,
             group=self._group,
             is_chief=False,
         )
         self._closing.callback(self._trainer.close)
+        queue = shared_queue_of(plan, self._num_learners, self._group, self._trainer.run, limit)
         self._slices = training_slices.TrainingSlices(
             job,
             _Learning(self._trainer, self._model.train_step),
             self._replay,
             table=self._table_state,
             timeout_seconds=self._experiment.sample_timeout_seconds,
-            meanwhile=lambda is_stuck: self._look_for_chief(),
+            meanwhile=lambda is_stuck: self._while_training(),
+            train=None if queue is None else queue.run,
         )
         self._closing.callback(self._slices.close)
 
@@ -188,6 +215,10 @@ class LearnerMemberJob(worker.Worker):
             self.job.stopping.wait(_REST_SECONDS)
         else:
             logging.info("%s joins the others again.", self.job)
+
+    def _while_training(self) -> None:
+        self._look_for_chief()
+        self._group.tell_drawing()
 
     def _look_for_chief(self) -> None:
         self._chief.check()

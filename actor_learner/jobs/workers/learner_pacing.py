@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Callable
 
 from actor_learner import plan as plan_lib
+from actor_learner.jobs.workers import shared_queue
 from actor_learner.replay.reading import version_limit
 from actor_learner.runs import learning_side, pacing
 
@@ -18,6 +19,7 @@ def make_pacing(
     limit: version_limit.VersionLimit | None,
     table: pacing.Table,
     num_actors: Callable[[], int],
+    shared: shared_queue.SharedQueue | None = None,
 ) -> pacing.Pacing:
     """Makes the pacing of a learner job.
 
@@ -27,6 +29,7 @@ def make_pacing(
       limit: Drops old items from a queue; None if there is none.
       table: Returns the state of the table with the experience.
       num_actors: Returns how many actors there are.
+      shared: The queue, if several learners share it.
     """
     if plan.group_steps is None:
         environment_step, train_step = learning.counters()
@@ -37,6 +40,13 @@ def make_pacing(
             train_step=train_step,
             num_actors=num_actors,
             look_seconds=pacing.LOOK_SECONDS,
+        )
+    if shared is not None:
+        waiting = pacing.WaitingBatches(
+            table, shared.items_per_batch, shared.in_training, seconds=_LOOK_SECONDS
+        )
+        return pacing.QueuePacing(
+            plan, waiting.waiting, num_actors=num_actors, max_updates=_MAX_UPDATES
         )
     items = plan.stream.cells_per_batch(plan.experience)
     learner = learning.trainer.learner

@@ -32,6 +32,7 @@ class TrainingSlices:
       timeout_seconds: How long train steps may wait for experience.
       meanwhile: Called every now and then during a long slice, with whether no train step was
         taken for a while.
+      train: Takes train steps in the place of `learning`.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class TrainingSlices:
         table: Callable[[], Any],
         timeout_seconds: float,
         meanwhile: Callable[[bool], None],
+        train: Callable[[int], None] | None = None,
     ) -> None:
         self._job = job
         self._learning = learning
@@ -50,7 +52,7 @@ class TrainingSlices:
         self._table = table
         self._timeout_seconds = timeout_seconds
         self._meanwhile = meanwhile
-        self._thread = train_thread.TrainThread(learning.trainer.run)
+        self._thread = train_thread.TrainThread(train or learning.trainer.run)
         self._iterations = 1
         self._moved_to, self._moved_at = -1, 0.0
 

@@ -31,6 +31,7 @@ def items(
     *,
     max_in_flight: int,
     timeout_seconds: float | None,
+    max_samples: int | None = None,
 ) -> tf.data.Dataset:
     """Samples items in the order in which the table gives them, each as a `reverb.ReplaySample`.
 
@@ -40,6 +41,7 @@ def items(
       signature: What its items look like.
       max_in_flight: Items fetched ahead; more are older when used.
       timeout_seconds: The dataset ends if the table gives nothing for so long; None waits forever.
+      max_samples: The dataset ends after so many items, and has taken no more; None for no end.
     """
     return reverb.TrajectoryDataset(
         server_address,
@@ -49,6 +51,7 @@ def items(
         max_in_flight_samples_per_worker=max_in_flight,
         num_workers_per_iterator=1,  # Several would change the order.
         rate_limiter_timeout_ms=-1 if timeout_seconds is None else int(timeout_seconds * 1000),
+        max_samples=-1 if max_samples is None else max_samples,
     )
 
 

@@ -40,8 +40,9 @@ def unrolls(
       table_name: Queue that `UnrollObserver`s fill.
       layout: Layout of the cells, the observers'.
       cells_per_batch: Cells that make a batch.
-      prefetch: Batches taken out in advance, at least 1; each makes the learner's data one train
-        step older where actors run on meanwhile.
+      prefetch: Batches taken out in advance; each makes the learner's data one train step older
+        where actors run on meanwhile. With 0 cells are taken one by one, as they are asked for:
+        the others stay in the queue, where somebody else may take them.
       timeout_seconds: The dataset ends if somebody has waited for a cell for so long, or a little
         longer; None waits forever. Time in which nobody asks for a batch does not count.
       limit: Cells that it does not accept when their batch is asked for are dropped.
@@ -54,12 +55,14 @@ def unrolls(
         server_address,
         table_name,
         layout.signature(),
-        max_in_flight=cells_per_batch * prefetch,
+        max_in_flight=max(1, cells_per_batch * prefetch),
         # Whoever drops an iterator that waits for a cell waits for this time to run out.
         timeout_seconds=timeout_seconds and min(timeout_seconds / 4, _LONGEST_WAIT_SECONDS),
+        max_samples=None if prefetch else 1,
     )
-    if timeout_seconds is not None:
-        cells = _end_when_kept_waiting(cells, timeout_seconds)
+    if timeout_seconds is not None or not prefetch:
+        seconds = float("inf") if timeout_seconds is None else timeout_seconds
+        cells = _end_when_kept_waiting(cells, seconds, in_advance=prefetch > 0)
     if limit is not None:
         cells = cells.filter(_plain(lambda sample: limit.accepts(sample.data[codec.VERSION])))
 
@@ -83,8 +86,13 @@ def unrolls(
     return cells.batch(cells_per_batch, drop_remainder=True).map(join).with_options(options)
 
 
-def _end_when_kept_waiting(samples: tf.data.Dataset, timeout_seconds: float) -> tf.data.Dataset:
+def _end_when_kept_waiting(
+    samples: tf.data.Dataset, timeout_seconds: float, *, in_advance: bool
+) -> tf.data.Dataset:
     """Continues with `samples` when they end, until one has been asked for longer than the timeout.
+
+    Reverb begins to sample when its iterator is made. Unless that may be `in_advance`, it is made
+    when a sample is asked for.
 
     Reverb's own timeout runs whether or not anybody asks for a sample: a queue that is empty while
     the learner does something else, such as evaluating, would end the dataset.
@@ -97,8 +105,8 @@ def _end_when_kept_waiting(samples: tf.data.Dataset, timeout_seconds: float) -> 
         )
 
     once = tf.data.Dataset.range(1)
-    endless = samples.map(_plain(lambda sample: (True, sample)))
-    endless = endless.concatenate(once.map(no_sample)).repeat()
+    real, none = samples.map(_plain(lambda sample: (True, sample))), once.map(no_sample)
+    endless = (real.concatenate(none) if in_advance else none.concatenate(real)).repeat()
 
     @_plain
     def watch(since: tf.Tensor, is_sample: tf.Tensor, sample: Any) -> tuple[tf.Tensor, Any]:

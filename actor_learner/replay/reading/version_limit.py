@@ -29,6 +29,10 @@ class VersionLimit:
         """Items that were too old, since this object was made."""
         return int(counters.read(self._dropped))
 
+    def note_dropped(self, items: int) -> None:
+        """Counts items that were too old for another learner, which shares the queue."""
+        self._dropped.assign_add(items)
+
     def accepts(self, version: tf.Tensor) -> tf.Tensor:
         """Whether an item of the policy `version`, a scalar, may be learned from now."""
         fresh = self._train_step.read_value() - version <= self._max_lag

@@ -66,6 +66,11 @@ class Apart(sample_stream.SampleStream):
         own._inner = self._inner.with_table(table_name)
         return own
 
+    def for_learners(self, num_learners: int, experience: Experience) -> Apart:
+        part = copy.copy(self)
+        part._inner = self._inner.for_learners(num_learners, _one_lane(experience))
+        return part
+
     def check(self, experience: Experience) -> None:
         if not self.collects or isinstance(self._inner, recorded_replay.PrefilledStream):
             how = "by agents that take turns" if self.takes_turns else "with whole episodes"

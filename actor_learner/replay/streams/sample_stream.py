@@ -190,6 +190,25 @@ class SampleStream(abc.ABC):
         del num_lanes
         return self
 
+    def for_learners(self: Stream, num_learners: int, experience: Experience) -> Stream:
+        """A copy whose dataset gives one of several learners its part of every batch.
+
+        Asked of streams that use every step once; others are told by `batch_size`. The dataset must
+        take nothing out of the table before it is asked for.
+
+        Args:
+          num_learners: How many learners take parts, all equally large.
+          experience: What flows through the stream.
+
+        Raises:
+          errors.ConfigError: If the stream's batches cannot be shared so.
+        """
+        raise errors.ConfigError(
+            f"--learners={num_learners}: {type(self).__name__} hands out every item once, and has "
+            "no for_learners() that would share a batch: use one learner, and several replicas of "
+            "Learner.strategy in it"
+        )
+
     def check(self, experience: Experience) -> None:
         """Refuses experience that the stream would lose part of; called when a run is planned.
 

@@ -36,7 +36,7 @@ class UnrollQueue(sample_stream.SampleStream):
         of each lane. The experiment's `batch_size` is not used.
       max_queued_batches: Batches that the queue holds at most.
       max_in_flight_items: Unrolls of all lanes that an actor may have unconfirmed before it waits.
-      prefetch: Batches that the learner takes out in advance.
+      prefetch: Batches that the learner takes out in advance. Several learners take none.
       timeout_seconds: How long an actor waits for room before it gives up.
       table_name: Name of the queue; streams that share a server need different ones.
       in_process: Where collecting and learning share a process, hand unrolls over within it, and
@@ -77,6 +77,7 @@ class UnrollQueue(sample_stream.SampleStream):
         self._max_in_flight_items = int(max_in_flight_items)
         self._prefetch = int(prefetch)
         self._timeout_seconds = timeout_seconds
+        self._num_learners = 1
         self.in_process = in_process
 
     @property
@@ -141,6 +142,19 @@ class UnrollQueue(sample_stream.SampleStream):
         own._unroll_length = sample
         return own
 
+    def for_learners(self, num_learners: int, experience: Experience) -> UnrollQueue:
+        cells = self.cells_per_batch(experience)
+        if cells % num_learners:
+            lanes = experience.num_lanes * experience.num_groups
+            raise errors.ConfigError(
+                f"--learners={num_learners}: a batch is {cells} item(s) of {experience.num_lanes} "
+                "unrolls each, which cannot be cut into as many equal parts: set "
+                f"UnrollQueue.unrolls_per_batch to a multiple of {num_learners * lanes}"
+            )
+        part = copy.copy(self)
+        part._num_learners = num_learners
+        return part
+
     def tables(self, experience: Experience) -> list[reverb.Table]:
         signature = self.layout(experience).signature()
         size = self._max_queued_batches * self.cells_per_batch(experience)
@@ -175,8 +189,9 @@ class UnrollQueue(sample_stream.SampleStream):
             server_address,
             self.table_name,
             self.layout(experience),
-            cells_per_batch=self.cells_per_batch(experience),
-            prefetch=self._prefetch,
+            cells_per_batch=self.cells_per_batch(experience) // self._num_learners,
+            # What one learner took out in advance, the others would wait for.
+            prefetch=self._prefetch if self._num_learners == 1 else 0,
             timeout_seconds=timeout_seconds,
             limit=limit,
         )

@@ -1,6 +1,7 @@
 """Learners that add up their parts over the wire, and what becomes of those that fail."""
 
 import contextlib
+import time
 from concurrent import futures
 
 import numpy as np
@@ -157,3 +158,44 @@ def test_numbers_of_the_whole_batch_in_a_group():
     np.testing.assert_array_equal(first, [1, 2])
     np.testing.assert_array_equal(last, [3, 6])
     assert not replicas.are_several()
+
+
+class Noting:
+    """A group of one that notes in which order it was asked."""
+
+    def __init__(self):
+        self.parts = []
+
+    def sum(self, part):
+        self.parts.append(part.tolist())
+        return part, 1
+
+
+def test_sums_are_asked_for_in_the_order_of_the_program_through_loops_and_functions():
+    group = Noting()
+
+    def slow(x):
+        time.sleep(0.05)  # For long enough that what does not wait for it comes first.
+        return x
+
+    @tf.function
+    def inner(x):
+        return replicas.total(tf.numpy_function(slow, [x], tf.float32))
+
+    @tf.function(autograph=False)
+    def take():
+        with replicas.joined(group):
+            replicas.total(tf.constant(1.0))
+            inner(tf.constant(2.0))
+            replicas.total(tf.constant(3.0))
+
+            def body(number):
+                replicas.total(tf.numpy_function(slow, [tf.constant(4.0)], tf.float32))
+                replicas.total(tf.constant(5.0))
+                return number + 1
+
+            tf.while_loop(lambda number: number < 2, body, [tf.constant(0)])
+            replicas.total(tf.constant(6.0))
+
+    take()
+    assert sum(group.parts, []) == [1, 2, 3, 4, 5, 4, 5, 6]

@@ -17,7 +17,7 @@ from actor_learner.environments import gymnasium as gymnasium_environment
 from actor_learner.replay.layouts import unroll_layout
 from actor_learner.replay.reading import version_limit
 from actor_learner.replay.server import server
-from actor_learner.replay.streams import sample_stream, unroll_queue
+from actor_learner.replay.streams import apart, lane_replay, sample_stream, unroll_queue
 from actor_learner.replay.writing import unroll_observer
 from actor_learner.support import errors
 from tests import counting_environment
@@ -439,3 +439,61 @@ def test_a_batch_that_is_no_whole_number_of_unrolls_of_all_lanes_is_refused():
 def test_sizes_below_one_are_configuration_errors(name):
     with pytest.raises(errors.ConfigError, match=f"UnrollQueue.{name}"):
         unroll_queue.UnrollQueue(**{name: 0})
+
+
+def test_several_learners_share_a_batch_and_take_nothing_before_they_ask(make_stream):
+    queue = unroll_queue.UnrollQueue(2, unrolls_per_batch=8, max_queued_batches=3)
+    stream = make_stream(queue, 2, episode_lengths=(100,))
+    stream.collect(2 * 12)
+    stream.observer.flush()
+    stream.queue = queue.for_learners(2, stream.experience)
+    learners = [stream.iterator(seconds) for seconds in (10.0, None)]
+    left, keys, begins = 12, [], []
+    time.sleep(0.2)  # Nothing shows that nobody takes anything.
+    assert stream.server.info().tables["unrolls"].size == left
+    for number in (0, 0, 1, 0, 1, 1):  # In no order, as learners that do not wait for one another.
+        unroll, info = next(learners[number])
+        left -= 2
+        keys += info.key[::2].tolist()
+        begins += unroll.trajectory.observation[::2, 0, 1].tolist()
+        assert unroll.trajectory.observation.shape == (4, 3, 2)
+        assert stream.server.info().tables["unrolls"].size == left
+    assert len(set(keys)) == 12 and begins == list(range(0, 24, 2))
+
+
+def test_a_learner_that_drops_an_unroll_takes_just_one_in_its_place(make_stream):
+    queue = unroll_queue.UnrollQueue(1, unrolls_per_batch=4, max_queued_batches=3)
+    stream = make_stream(queue, 1, episode_lengths=(100,))
+    for stream.version in (5, 5, 0, 5, 5):
+        stream.collect(1)
+    stream.observer.flush()
+    stream.queue = queue.for_learners(2, stream.experience)
+    limit = version_limit.VersionLimit(tf.Variable(6, dtype=tf.int64), max_lag=1)
+    learner = stream.iterator(limit=limit)
+    next(learner)
+    assert limit.dropped == 0
+    _, info = next(learner)
+    assert info.version.tolist() == [5, 5] and limit.dropped == 1
+    assert stream.server.info().tables["unrolls"].size == 0
+    limit.note_dropped(3)
+    assert limit.dropped == 4
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_batch_that_learners_cannot_share_is_refused_with_one_that_they_can(groups):
+    flowing = sample_stream.Experience(None, 4, n_step=1, gamma=0.9, num_groups=groups)
+    told = f"--learners=3: a batch is {groups} item.*a multiple of {3 * 4 * groups}"
+    with pytest.raises(errors.ConfigError, match=told):
+        unroll_queue.UnrollQueue(2).for_learners(3, flowing)
+    enough = unroll_queue.UnrollQueue(2, unrolls_per_batch=3 * 4 * groups)
+    assert enough.for_learners(3, flowing).cells_per_batch(flowing) == 3 * groups
+    apart_ = apart.Apart(unroll_queue.UnrollQueue(2), 6).for_run("a" * 32)
+    flowing = sample_stream.Experience(None, 6, n_step=1, gamma=0.9)
+    assert apart_.for_learners(3, flowing).table_name == apart_.table_name
+    with pytest.raises(errors.ConfigError, match="a multiple of 4"):
+        apart_.for_learners(4, flowing)
+
+
+def test_other_streams_that_hand_out_every_item_once_must_say_how_learners_share_it():
+    with pytest.raises(errors.ConfigError, match="LaneReplay.*no for_learners"):
+        lane_replay.LaneReplay().for_learners(2, None)
