@@ -15,11 +15,18 @@ from tf_agents.trajectories import trajectory as trajectory_lib
 
 FIRST, LAST = int(ts.StepType.FIRST), int(ts.StepType.LAST)
 
-_BLOCK_ROWS = 32
-"""Steps that are kept before they are counted: NumPy's cost is per call, not per number."""
+_MAX_ROWS = 120  # Their numbers are small ones, of eight bits.
+_ROWS = np.arange(_MAX_ROWS)[:, np.newaxis]
+_ROW_NUMBERS = np.arange(1, _MAX_ROWS + 1, dtype=np.int8)[:, np.newaxis]
 
-_ROWS = np.arange(_BLOCK_ROWS)[:, np.newaxis]
-_ROW_NUMBERS = np.arange(1, _BLOCK_ROWS + 1, dtype=np.int8)[:, np.newaxis]
+
+def _rows_of_a_block(num_lanes: int) -> int:
+    """Steps that are kept before they are counted.
+
+    NumPy's cost is per call until there are some thousand numbers, and then per number, more so if
+    these leave the processor's cache.
+    """
+    return max(32, min(_MAX_ROWS, 2**14 // max(1, num_lanes)))
 
 
 class _Group:
@@ -39,20 +46,21 @@ class _Group:
         """Begins with other lanes, in none of which an episode has begun."""
         self.num_lanes = num_lanes
         self.num_rows = 0
-        self._step_types = np.empty((_BLOCK_ROWS, num_lanes), np.int8)
-        self._next_step_types = np.empty((_BLOCK_ROWS, num_lanes), np.int8)
-        self._rewards = np.empty((_BLOCK_ROWS, num_lanes))
+        self._max_rows = _rows_of_a_block(num_lanes)
+        self._step_types = np.empty((self._max_rows, num_lanes), np.int8)
+        self._next_step_types = np.empty((self._max_rows, num_lanes), np.int8)
+        self._rewards = np.empty((self._max_rows, num_lanes))
         self._lane_returns = np.zeros(num_lanes)  # Of the running episodes.
         self._lane_lengths = np.zeros(num_lanes, np.int64)
 
-    def keep(self, trajectory: trajectory_lib.Trajectory) -> int:
-        """Copies a step; returns how many are kept."""
+    def keep(self, trajectory: trajectory_lib.Trajectory) -> bool:
+        """Copies a step; returns whether as many are kept as there is room for."""
         row = self.num_rows
         self._step_types[row] = trajectory.step_type
         self._next_step_types[row] = trajectory.next_step_type
         self._rewards[row] = trajectory.reward
         self.num_rows = row + 1
-        return row + 1
+        return self.num_rows == self._max_rows
 
     def count(self, max_episodes: int) -> tuple[int, int, list[float], list[int]]:
         """Counts the steps that are kept, and keeps none any more.
@@ -189,7 +197,7 @@ class EpisodeStatistics(tf.train.experimental.PythonState):
             if num_lanes != group.num_lanes:
                 self._count()
                 group.make_room(num_lanes)
-            if group.keep(trajectory) == _BLOCK_ROWS:
+            if group.keep(trajectory):
                 self._count()
 
     def state(self) -> dict[str, Any]:

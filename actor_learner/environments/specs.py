@@ -129,7 +129,8 @@ def compile_observation(spec: SpecNest, *, match_dtype: bool = True) -> Callable
 
     def leaf(leaf_spec: array_spec.ArraySpec) -> Callable[[Any], np.ndarray]:
         dtype = leaf_spec.dtype if match_dtype else None
-        return lambda value: np.array(value, dtype=dtype)
+        # In C order, whatever the environment's: all who read them copy them once more.
+        return lambda value: np.array(value, dtype=dtype, order="C")
 
     return nests.compile_map(spec, leaf)
 

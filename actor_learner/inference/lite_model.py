@@ -7,7 +7,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from absl import logging
@@ -16,16 +16,29 @@ from actor_learner.inference import lite_operations
 
 _CHATTER = re.compile(
     rb"tf_tfl_flatbuffer_helpers\.cc|flatbuffer_export\.cc|^Summary on the non-converted ops"
+    rb"|^INFO: Created TensorFlow Lite XNNPACK delegate"
     rb"|^-{10,}$|^ \* |^- \w+\.\w+: |^  \([\w<>]+: \d+|^\s*$"
     rb"|^(loc\(|error: |<unknown>:)|^Some ops |^(Custom|Flex) ops: |^Details:|^\ttf\."
 )
 _converting = threading.Lock()
 
 
+class Converted(NamedTuple):
+    """A graph as a TFLite model.
+
+    Attributes:
+      model: The model.
+      interpreter: Of the model, with its tensors allocated.
+    """
+
+    model: bytes
+    interpreter: tf.lite.Interpreter
+
+
 def converted(
     graph: tf.Graph, inputs: Sequence[tf.Tensor], outputs: Sequence[tf.Tensor]
-) -> tf.lite.Interpreter:
-    """An interpreter of the graph, with its tensors allocated.
+) -> Converted:
+    """Converts a graph.
 
     Inputs and outputs have the order that they are given in.
 
@@ -36,11 +49,12 @@ def converted(
     try:
         with _quiet():
             model = converter.convert()
+            # The first delegate of a process tells standard error that it was made.
+            tf.lite.Interpreter(model_content=model, num_threads=1).allocate_tensors()
         interpreter = tf.lite.Interpreter(
             model_content=model,
             num_threads=1,  # More cost, and do not pay, below some 256 lanes.
-            # The default delegate has nothing to offer for weights that are inputs, and tells
-            # standard error that it was made.
+            # The default delegate has nothing to offer for weights that are inputs.
             experimental_op_resolver_type=(
                 tf.lite.experimental.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
             ),
@@ -49,7 +63,7 @@ def converted(
     except Exception as error:
         # The converter raises errors of several kinds, all with a long report in their text.
         raise lite_operations.UnconvertibleError(_reason(error)) from error
-    return interpreter
+    return Converted(model, interpreter)
 
 
 def input_indices(

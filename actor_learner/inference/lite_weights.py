@@ -34,6 +34,10 @@ class Weights:
     Args:
       set_tensor: Sets an input of the model, by its index.
       inputs: All inputs that are variables.
+
+    Attributes:
+      steady_indices: Inputs of float32 that change only with the version,
+      other_indices: and all others.
     """
 
     def __init__(
@@ -42,6 +46,11 @@ class Weights:
         self._set_tensor = set_tensor
         self._trained = [each for each in inputs if each.variable.trainable and each.shape]
         self._others = [each for each in inputs if not (each.variable.trainable and each.shape)]
+        self.steady_indices = [
+            each.index for each in self._trained if each.variable.dtype == tf.float32
+        ]
+        steady = set(self.steady_indices)
+        self.other_indices = [each.index for each in inputs if each.index not in steady]
         # A train step changes all trained variables together, so one tells of the others. The last
         # of the smallest is usually the bias of the outputs.
         self._witness: tf.Variable | None = None

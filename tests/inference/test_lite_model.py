@@ -20,7 +20,7 @@ def test_a_conversion_is_silent_and_drops_no_line_of_others(capfd, monkeypatch):
         return convert(converter)
 
     monkeypatch.setattr(tf.compat.v1.lite.TFLiteConverter, "convert", talking)
-    interpreter = lite_model.converted(graph, [x], [y])
+    _, interpreter = lite_model.converted(graph, [x], [y])
     said = capfd.readouterr().err
     assert "a line of another thread\n" in said
     assert "non-converted" not in said and "delegate" not in said

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from actor_learner.agents import dqn
-from actor_learner.inference import graph, lite, lite_model
+from actor_learner.inference import graph, lite, lite_constants, lite_model
 from actor_learner.support import counters, leaking_python, packed_variables
 from tests.inference import policies
 
@@ -45,6 +45,55 @@ def test_new_weights_take_effect_with_a_new_version_and_not_before(no_more_conve
     np.testing.assert_array_equal(stream.act(step()).action, before)
     stream.refresh(2, certain=True)
     np.testing.assert_allclose(stream.act(step()).action, wanted, atol=1e-5)
+
+
+def test_weights_that_stay_become_constants_and_inputs_again_once_they_change(monkeypatch):
+    made = []
+    interpreter = lite_constants.ConstantsModel.interpreter
+    monkeypatch.setattr(
+        lite_constants.ConstantsModel,
+        "interpreter",
+        lambda self, values: made.append(self) or interpreter(self, values),
+    )
+    policy = greedy_sac()
+    stream = lite.LiteInference(policy, LANES, seed=0)
+    for version in range(3):
+        policies.shake(policy, seed=version)
+        stream.refresh(version, certain=True)
+        wanted = graph.GraphInference(policy, LANES).act(step()).action
+        for call in range(40):
+            # What does not change the weights does not put off their becoming constants, either.
+            stream.refresh(version, certain=call % 2 == 0)
+            np.testing.assert_allclose(stream.act(step()).action, wanted, atol=1e-5)
+            assert len(made) == version + (call >= 16)
+
+
+def test_weights_that_change_in_every_run_never_become_constants(monkeypatch):
+    monkeypatch.setattr(lite_constants.ConstantsModel, "interpreter", None)  # Cannot be called.
+    policy = greedy_sac()
+    stream = lite.LiteInference(policy, LANES, seed=0)
+    for version in range(10):
+        stream.refresh(version, certain=True)
+        for _ in range(16):
+            stream.act(step())
+
+
+def test_a_schedule_takes_effect_while_weights_are_constants():
+    world = policies.world()
+    agent = dqn.dqn(world, epsilon_decay_steps=100, epsilon_end=0.0).agent
+    stream = lite.LiteInference(agent.collect_policy, 64, seed=0)
+    best = graph.GraphInference(agent.policy, 64).act(step(64)).action
+    for _ in range(20):  # Of which the last ones run with constants.
+        explored = stream.act(step(64)).action
+    assert (explored != best).any()
+    world.environment_step.assign(100)
+    stream.refresh(-1, certain=True)  # A version that it does not know: inputs again,
+    stream.refresh(-1, certain=True)
+    for _ in range(20):  # and constants.
+        assert (stream.act(step(64)).action == best).all()
+    world.environment_step.assign(0)
+    stream.refresh(-1, certain=True)
+    assert any((stream.act(step(64)).action != best).any() for _ in range(20))
 
 
 def test_new_weights_of_another_learner_take_effect_though_the_version_is_the_same():

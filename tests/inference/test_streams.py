@@ -190,7 +190,7 @@ def test_without_any_seed_no_two_streams_are_alike():
     policy = policies.agent_of("sac").collect_policy
     tf.random.set_seed(None)
     first, second = (streams.stream_for(policy, 2, batched=True).act(step()) for _ in range(2))
-    assert (first.action != second.action).all()
+    assert (first.action != second.action).any()  # Two that are clipped to a bound are the same.
 
 
 class TiedToItsLanes(PythonInside):
