@@ -1,4 +1,4 @@
-"""The command line: `actor-learner train | up | replay | actor | learner | eval | ...`.
+"""Trains reinforcement-learning agents, in one process or as separate jobs.
 
 Nothing here imports TensorFlow before the configuration has been checked, so that a typo is
 reported in a second.
@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from actor_learner import config
+from actor_learner import __version__, config
 from actor_learner.commands import (
     control,
     keys,
@@ -24,6 +24,7 @@ from actor_learner.commands import (
     up,
 )
 from actor_learner.commands import help as help_command
+from actor_learner.configuring import flag_parser
 from actor_learner.jobs import flags, kinds
 from actor_learner.jobs import main as jobs_main
 from actor_learner.runs import warm_start
@@ -52,7 +53,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     job = _job(argv)
     if job is not None:
         return jobs_main.run([job, *argv[1:]])
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    if not argv:
+        parser.print_help(sys.stderr)
+        return BAD_CONFIGURATION
+    arguments = parser.parse_args(argv)
     try:
         return arguments.command(arguments)
     except errors.REFUSALS as error:
@@ -79,7 +84,12 @@ def _job(argv: Sequence[str]) -> str | None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="actor-learner", description=__doc__.splitlines()[0])
+    parser = flag_parser.Parser(
+        prog="actor-learner",
+        description=__doc__.splitlines()[0],
+        epilog="`actor-learner COMMAND --help` lists the flags of a command.",
+    )
+    parser.add_argument("--version", action="version", version=f"actor-learner {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
 
     train = commands.add_parser("train", help="train in one process, from a gin file")

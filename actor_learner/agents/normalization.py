@@ -16,7 +16,8 @@ from actor_learner.agents.losses import gae
 from actor_learner.agents.networks import encoders
 from actor_learner.support import errors, replicas, write_order
 
-OBSERVATION_LIMIT, REWARD_LIMIT = 10.0, 10.0
+OBSERVATION_LIMIT = 10.0
+REWARD_LIMIT = 10.0
 
 _TINY = 1e-12
 # Deviations below this share of the mean are rounding errors, which must not be blown up.

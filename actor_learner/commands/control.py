@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from actor_learner import jobs_settings
+from actor_learner import jobs_settings, run_directory
 from actor_learner.commands import worker_table
 from actor_learner.jobs import controller, flags, states
 from actor_learner.jobs import status as status_lib
@@ -51,10 +51,7 @@ def _command(arguments: argparse.Namespace) -> int:
         )
     kind, index = _job(arguments.job)
     run_dir = flags.run_directory_of(arguments.run)
-    default = None if run_dir is None else str(rendezvous.registry_in(run_dir))
-    if run_dir is not None and not os.path.isdir(run_dir.path):
-        raise errors.ConfigError(f"{run_dir} does not exist: give the directory of a run")
-    url = connect.registry_url(arguments.registry, default)
+    url = registry_of(arguments.run, run_dir, arguments.registry)
     run, keys = names.run_name(arguments.run), rendezvous.keys_of(run_dir)
     with (
         connect.connect(url, who="control") as found,
@@ -89,6 +86,24 @@ def _command(arguments: argparse.Namespace) -> int:
         if status.name not in answers and index in (None, status.index):
             print(f"not reached: {status.describe()}")
     return OK
+
+
+def registry_of(run: str, run_dir: run_directory.RunDirectory | None, given: str | None) -> str:
+    """The URL of the registry of a run, which `run` names: its directory, or only a word.
+
+    Raises:
+      errors.ConfigError: If there is no such directory, and nothing says where the registry is.
+    """
+    if run_dir is not None:
+        if not os.path.isdir(run_dir.path):
+            raise errors.ConfigError(f"{run_dir} does not exist: give the directory of a run")
+        return connect.registry_url(given, str(rendezvous.registry_in(run_dir)))
+    if not given and not os.environ.get(connect.ENVIRONMENT_VARIABLE):
+        raise errors.ConfigError(
+            f"there is no directory {run}: give that of a run, or, for a run whose directory is on "
+            f"another machine, its registry (--registry or {connect.ENVIRONMENT_VARIABLE})"
+        )
+    return connect.registry_url(given)
 
 
 def _ping(

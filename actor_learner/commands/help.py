@@ -10,7 +10,7 @@ import textwrap
 from typing import Any
 
 from actor_learner.configuring import catalog as catalog_lib
-from actor_learner.configuring import registrations
+from actor_learner.configuring import modules, registrations
 from actor_learner.support import errors
 
 OK = 0
@@ -36,6 +36,8 @@ def _command(arguments: argparse.Namespace) -> int:
     found = catalog.find(arguments.name)
     if not found:
         hint = catalog.suggest(arguments.name)
+        if not hint and not module:
+            hint = f"; something of your own is named with its module: my_module.{arguments.name}"
         raise errors.ConfigError(f"nothing that gin can name is called {arguments.name}{hint}")
     print("\n\n".join("\n".join(describe(one)) for one in found))
     return OK
@@ -58,7 +60,7 @@ def describe(configurable: registrations.Configurable) -> list[str]:
     for name, parameter in configurable.signature.parameters.items():
         if name in configurable.denied:
             continue
-        default = f" = {ast.unparse(parameter.default)}" if parameter.default else ", no default"
+        default = f" = {_value(module, parameter.default)}" if parameter.default else ", no default"
         lines.append(f"  {configurable.selector}.{name}{default}")
         lines += textwrap.wrap(
             meanings.get(name, ""), _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6
@@ -66,6 +68,21 @@ def describe(configurable: registrations.Configurable) -> list[str]:
     if configurable.signature.open:
         lines.append("  and further parameters, which the source does not show")
     return lines
+
+
+def _value(module: modules.Module, expression: ast.expr) -> str:
+    """The source of an expression; of a constant, which `module` may import, that of its value."""
+    owner, _, name = (module.dotted(expression) or "").rpartition(".")
+    if owner:
+        spec = modules.locate(owner)
+        path = spec and modules.source_path(spec)
+        module = modules.parse(owner, path) if path else module
+    for statement in module.top_level():
+        if isinstance(statement, ast.Assign):
+            for target in statement.targets:
+                if isinstance(target, ast.Name) and target.id == name:
+                    return ast.unparse(statement.value)
+    return ast.unparse(expression)
 
 
 def _arguments(doc: str) -> dict[str, str]:

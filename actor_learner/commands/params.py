@@ -155,7 +155,11 @@ def _open(place: str):
         raise errors.ConfigError(f"{place} does not exist: give a run directory, or a store's")
     held = store.ParameterStore(store.locate(place))
     if not held.names():
-        raise errors.ConfigError(f"{place} holds no parameters: there are none in {held}")
+        raise errors.ConfigError(
+            f"there are no parameters in {held}: separate jobs store versions of their policy "
+            "(`actor-learner up`), and a run in one process those of its league; the best policy "
+            "of any run is in best/ of its directory"
+        )
     return held
 
 

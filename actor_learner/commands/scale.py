@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 from typing import Any
 
+from actor_learner.commands import control
 from actor_learner.jobs import flags
 from actor_learner.jobs import job as job_lib
 from actor_learner.jobs.presence import names, rendezvous
@@ -40,10 +40,7 @@ def _command(arguments: argparse.Namespace) -> int:
             f"--actors must lie in 1 to {scaling.MAX_ACTORS:,}, got {arguments.actors}"
         )
     run_dir = flags.run_directory_of(arguments.run)
-    if run_dir is not None and not os.path.isdir(run_dir.path):
-        raise errors.ConfigError(f"{run_dir} does not exist: give the directory of a run")
-    default = None if run_dir is None else str(rendezvous.registry_in(run_dir))
-    url = connect.registry_url(arguments.registry, default)
+    url = control.registry_of(arguments.run, run_dir, arguments.registry)
     with connect.connect(url, who="scale") as found:
         asking = job_lib.Job(
             "scale", 0, names.run_name(arguments.run), found, keys=rendezvous.keys_of(run_dir)

@@ -249,14 +249,11 @@ def _unknown_id_message(name: str) -> str:
     ids = list(gymnasium.registry)
     lowered = {env_id.lower(): env_id for env_id in ids}
     near = difflib.get_close_matches(name.lower(), lowered, n=3, cutoff=0.6)
-    if near:
-        hint = f"did you mean {' or '.join(lowered[key] for key in near)}?"
-    else:
-        hint = (
-            "no registered id is close to it; if a package registers it, import that package first "
-            f"or write the id as 'package:{name}'"
-        )
-    return f"{name}: {hint} (unknown environment id)"
+    hint = f"did you mean {' or '.join(lowered[key] for key in near)}? " if near else ""
+    return (
+        f"unknown environment id {name}: {hint}One of your own is written with the module that "
+        f"registers it: 'my_module:{name}'"
+    )
 
 
 def _wrapper_by_name(name: str) -> Callable[[gymnasium.Env], gymnasium.Env]:

@@ -167,7 +167,8 @@ class Controller:
         ]
         if not addressed:
             wanted = "alive" if only is None else " or ".join(only)
-            there = "; ".join(status.describe() for status in everyone) or "none"
+            known = everyone or self.workers()
+            there = "; ".join(status.describe() for status in known) or "none"
             raise errors.JobError(
                 f"'{command}' was not sent: {self._who(kind, index)} of run {self._run} is "
                 f"{wanted}. Known workers: {there}"

@@ -136,14 +136,16 @@ KINDS: dict[str, Kind] = {
     "replay": Kind(
         "the replay server of a run of separate jobs", _make_replay, _add_replay_server_flags
     ),
-    "actor": Kind("one of its actors (--index=N)", _make_actor),
-    "policy": Kind("one that chooses actions for actors, in batches (--index=N)", _make_policy),
+    "actor": Kind("an actor of such a run (--index=N)", _make_actor),
+    "policy": Kind(
+        "a job that chooses the actions of the actors, in batches (--index=N)", _make_policy
+    ),
     "learner": Kind(
-        "one of its learners (--policy=NAME: of a further policy)",
+        "a learner of such a run (--policy=NAME: of a further policy)",
         _make_learner,
         _add_learner_flags,
         _check_learner_flags,
         _name_of_learner,
     ),
-    "evaluator": Kind("one of its evaluators; also: eval --run=RUN", _make_evaluator),
+    "evaluator": Kind("an evaluator of such a run; also: eval --run=RUN", _make_evaluator),
 }

@@ -23,6 +23,7 @@ from typing import Callable, TextIO
 from absl import logging
 
 from actor_learner import config, import_path, jobs_settings
+from actor_learner.configuring import flag_parser
 from actor_learner.jobs import flags, kinds, life_cycle, states, unused_bindings
 from actor_learner.jobs import job as job_lib
 from actor_learner.jobs import status as status_lib
@@ -98,9 +99,7 @@ def run_job(
       saved because a disk is full; 7: the same, but ended before it was done. 130, 143: ended by
       SIGINT or SIGTERM.
     """
-    parser = argparse.ArgumentParser(
-        prog=f"actor-learner {kind}", description=f"Runs the job {kind}."
-    )
+    parser = flag_parser.Parser(prog=f"actor-learner {kind}", description=f"Runs the job {kind}.")
     flags.add(parser)
     add_flags(parser)
     arguments = parser.parse_args(sys.argv[1:] if argv is None else list(argv))

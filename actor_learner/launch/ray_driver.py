@@ -152,9 +152,11 @@ class RayRun:
         shown = view.make_view(terminal, self._run)
         with signals.stop_on_signal(terminal, words=words, at_once=at_once) as stop:
             shown.start()
+            stop.say = shown.message
             try:
                 ending = self._follow(supervisor, shown, stop, owner)
             finally:
+                stop.say = None
                 shown.close()
         if ending is not None:
             return run_jobs.tell(ending, terminal)

@@ -80,6 +80,7 @@ def run_jobs(
         signals.stop_on_signal(terminal) as stop,
     ):
         shown = view.make_view(terminal, run)
+        stop.say = shown.message
         ending = supervise(
             specs, launcher, shown, stop, run=run, run_dir=run_dir, names=names, **more
         )

@@ -64,7 +64,7 @@ def _open(
     return run_directory.RunDirectory.create(
         run_dir,
         getattr(agent, "__name__", "run").strip("<>"),
-        resume="train({!r}, resume=True)",
+        resume="train('{}', resume=True)",
         elsewhere="another directory",
     )
 

@@ -68,12 +68,13 @@ def run(
             raise
         stack.enter_context(log_limit.limited(output.log_path))
         report.open(training, output.terminal)
-        ledger.say = report.say
+        ledger.say = stop.say = report.say
         try:
             status = training.run()
             if status != INTERRUPTED:
                 training.export_policies()
         except Exception as error:
+            stop.say = None
             report.close()
             is_saved = _settle(ledger, output, stop)
             output.log.write(traceback.format_exc())
@@ -82,6 +83,7 @@ def run(
             for line in (first, *_whose(error), *more):
                 say(output, line)
             return Outcome(FAILED, reason, is_saved, error)
+        stop.say = None
         report.close()
         is_saved = _settle(ledger, output, stop)
         for line in report.closing_lines(status, training.stop_reason):

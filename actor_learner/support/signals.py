@@ -19,11 +19,14 @@ class StopRequest:
     Attributes:
       event: Set once a signal has come.
       signal_number: Which one; None before.
+      say: Tells the user what happens, called in a thread; None writes to the terminal. A live view
+        sets it: text that it does not know of is overwritten by its next picture.
     """
 
     def __init__(self) -> None:
         self.event = threading.Event()
         self.signal_number: int | None = None
+        self.say: Callable[[str], None] | None = None
 
     @property
     def exit_code(self) -> int:
@@ -77,13 +80,15 @@ def stop_on_signal(
                 continue
             request.signal_number = number
             request.event.set()
-            text = f"\n{signal.Signals(number).name}: {words}\n"
+            text = f"{signal.Signals(number).name}: {words}"
             # A closed terminal keeps no run from saving; a notebook's has no descriptor.
             with contextlib.suppress(OSError, ValueError):
-                if exits:
-                    os.write(terminal.fileno(), text.encode())
+                if request.say is not None:
+                    request.say(text)
+                elif exits:
+                    os.write(terminal.fileno(), f"\n{text}\n".encode())
                 else:
-                    print(text, file=terminal, flush=True)
+                    print(f"\n{text}\n", file=terminal, flush=True)
 
     watcher = threading.Thread(target=watch, name="signals", daemon=True)
     watcher.start()

@@ -87,7 +87,7 @@ def _section(item: griffe.Class | griffe.Function) -> str:
     }
     lines = [f"### {_name(item)}\n", text[0] if text else "", ""]
     rows = [
-        f"| `{given.name}` | {_default(given)} | {_cell(meanings.get(given.name, ''))} |"
+        f"| `{given.name}` | {_default(given, item)} | {_cell(meanings.get(given.name, ''))} |"
         for given in _parameters(item)
     ]
     if rows:
@@ -109,8 +109,19 @@ def _parameters(item: griffe.Class | griffe.Function) -> list[griffe.Parameter]:
     ]
 
 
-def _default(parameter: griffe.Parameter) -> str:
-    return f"`{_cell(str(parameter.default))}`" if parameter.default is not None else ""
+def _default(parameter: griffe.Parameter, owner: griffe.Object) -> str:
+    """The default as it is written; of a constant of ours its value."""
+    if parameter.default is None:
+        return ""
+    value: object = parameter.default
+    if isinstance(value, (griffe.ExprName, griffe.ExprAttribute)):
+        try:
+            constant = owner.modules_collection[value.canonical_path]
+        except KeyError:  # Of another package.
+            constant = None
+        if constant is not None and constant.is_attribute:
+            value = constant.value
+    return f"`{_cell(str(value))}`"
 
 
 def _cell(text: str) -> str:

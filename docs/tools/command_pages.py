@@ -28,7 +28,7 @@ def page() -> str:
             parts.append(f"## {name}\n\n{helps[name]}. [Its flags](../jobs.md#by-hand).\n")
             continue
         shown = io.StringIO()
-        command.formatter_class = lambda prog: argparse.HelpFormatter(prog, width=100)
+        command.formatter_class = lambda prog: argparse.HelpFormatter(prog, width=84)
         command.print_help(shown)
         parts.append(f"## {name}\n\n{helps.get(name) or ''}\n\n```text\n{shown.getvalue()}```\n")
     parts.append(

@@ -93,7 +93,11 @@ def test_a_job_is_ended_by_name_and_never_all_by_mistake(run, capsys):
     "arguments, code, words",
     [
         (["resume"], 1, "no worker of run run is paused. Known workers: actor-0: running"),
-        (["pause", "--job=learner"], 1, "no learner of run run is alive"),
+        (
+            ["pause", "--job=learner"],
+            1,
+            "no learner of run run is alive. Known workers: actor-0: running",
+        ),
         (["resume", "--job=actor-0"], 1, "'resume' needs a worker that is paused, but actor-0"),
         (["pause", "--job=actor-one"], 2, "--job=actor-one is not a job"),
     ],
@@ -101,6 +105,15 @@ def test_a_job_is_ended_by_name_and_never_all_by_mistake(run, capsys):
 def test_what_cannot_be_done_is_said(run, capsys, arguments, code, words):
     assert control(run[0], *arguments) == code
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command", [["control", "nowhere", "status"], ["scale", "nowhere", "--actors=2"]]
+)
+def test_a_run_that_is_not_there_is_missed_by_its_name(command, capsys, monkeypatch):
+    monkeypatch.delenv("ACTOR_LEARNER_REGISTRY", raising=False)
+    assert cli.main(command) == 2
+    assert "there is no directory nowhere: give that of a run" in capsys.readouterr().err
 
 
 def leave(directory, made):

@@ -17,6 +17,7 @@ def test_the_parameters_of_an_agent_are_listed_with_default_and_meaning(capsys):
     place = lines.index("  sac.actor_fc_layer_params = (256, 256)")
     assert lines[place + 1] == "      Dense layers of the actor."
     assert "  sac.world, no default" in lines
+    assert "  sac.reward_limit = 10.0" in lines  # normalization.REWARD_LIMIT in the source.
 
 
 @pytest.mark.parametrize("name", ["Experiment", "Learner", "LaneReplay", "WandbLogger"])
@@ -42,6 +43,11 @@ def test_a_users_own_module_is_found_in_the_working_directory(tmp_path, monkeypa
 def test_an_unknown_name_is_refused_with_the_nearest(capsys):
     assert cli.main(["help", "sack"]) == 2
     assert "did you mean 'sac'?" in capsys.readouterr().err
+
+
+def test_an_unknown_name_without_a_nearest_may_be_the_users_own(capsys):
+    assert cli.main(["help", "xyzzy_plugh"]) == 2
+    assert "named with its module: my_module.xyzzy_plugh" in capsys.readouterr().err
 
 
 def test_it_needs_no_tensorflow():

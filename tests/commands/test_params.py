@@ -116,7 +116,7 @@ def test_of_several_names_one_must_be_chosen(run):
 def test_places_without_parameters_are_errors(tmp_path):
     with pytest.raises(errors.ConfigError, match="nowhere does not exist"):
         execute("list", tmp_path / "nowhere")
-    with pytest.raises(errors.ConfigError, match="holds no parameters"):
+    with pytest.raises(errors.ConfigError, match="separate jobs store versions"):
         execute("list", tmp_path)
     assert os.listdir(tmp_path) == []
 

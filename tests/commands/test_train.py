@@ -281,6 +281,24 @@ def test_the_second_signal_ends_a_process_that_does_not_listen():
     assert process.wait(timeout=200) == 130
 
 
+def test_what_a_signal_does_is_told_by_the_view_where_there_is_one():
+    code = (
+        "import sys, os, signal, threading\n"
+        "from actor_learner.support import signals\n"
+        "told = threading.Event()\n"
+        "with signals.stop_on_signal(sys.stderr) as stop:\n"
+        "    stop.say = lambda text: (print('view:', text, flush=True), told.set())\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    assert told.wait(200) and stop.event.is_set()\n"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=300
+    )
+    assert process.returncode == 0, process.stderr
+    assert process.stdout == "view: SIGINT: saving; once more to exit without saving\n"
+    assert process.stderr == ""  # Nothing beside the view, which would overwrite it.
+
+
 def test_an_environment_that_gives_a_nan_ends_the_run_with_words(tmp_path):
     poison = "('tests.environments.sample_environments:Poison', {'at': 40})"
     process = run(

@@ -25,7 +25,7 @@ def test_unknown_versions_name_the_ones_there_are():
 
 
 def test_ids_like_no_other_say_how_to_import_the_package():
-    with pytest.raises(errors.ConfigError, match="package:Zzyzx-v0"):
+    with pytest.raises(errors.ConfigError, match="my_module:Zzyzx-v0"):
         making.find_spec("Zzyzx-v0")
 
 
