@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from actor_learner import experience
 from actor_learner.replay.layouts import codec, unroll_layout
-from actor_learner.replay.reading import datasets, version_limit
+from actor_learner.replay.reading import datasets, shard_sampling, version_limit
+from actor_learner.replay.server import shards
 
 # These functions have no Python control flow on tensors; converting them would only take time.
 _plain = tf.autograph.experimental.do_not_convert
@@ -50,16 +51,25 @@ def unrolls(
       Dataset of `(experience.Unroll, experience.SampleInfo)`; leaves
       `[cells_per_batch * lanes, T + 1, ...]` and `[cells_per_batch * lanes]`.
     """
-    cells = datasets.items(
-        server_address,
-        table_name,
-        layout.signature(),
-        max_in_flight=cells_per_batch * prefetch,
-        # Whoever drops an iterator that waits for a cell waits for this time to run out.
-        timeout_seconds=timeout_seconds and min(timeout_seconds / 4, _LONGEST_WAIT_SECONDS),
-    )
+    num_servers = len(shards.addresses_of(server_address))
+
+    def of_server(address: str) -> tf.data.Dataset:
+        cells = datasets.items(
+            address,
+            table_name,
+            layout.signature(),
+            max_in_flight=-(-cells_per_batch * prefetch // num_servers),
+            # Whoever drops an iterator that waits for a cell waits for this time to run out.
+            timeout_seconds=timeout_seconds and min(timeout_seconds / 4, _LONGEST_WAIT_SECONDS),
+        )
+        return cells if timeout_seconds is None else _endless(cells)
+
+    if isinstance(server_address, shards.Shards):
+        cells = shard_sampling.as_they_come(of_server, server_address)
+    else:
+        cells = of_server(server_address)
     if timeout_seconds is not None:
-        cells = _end_when_kept_waiting(cells, timeout_seconds)
+        cells = _until_kept_waiting(cells, timeout_seconds)
     if limit is not None:
         cells = cells.filter(_plain(lambda sample: limit.accepts(sample.data[codec.VERSION])))
 
@@ -83,8 +93,8 @@ def unrolls(
     return cells.batch(cells_per_batch, drop_remainder=True).map(join).with_options(options)
 
 
-def _end_when_kept_waiting(samples: tf.data.Dataset, timeout_seconds: float) -> tf.data.Dataset:
-    """Continues with `samples` when they end, until one has been asked for longer than the timeout.
+def _endless(samples: tf.data.Dataset) -> tf.data.Dataset:
+    """`(True, sample)`, and `(False, zeros)` whenever `samples` end, and begin again.
 
     Reverb's own timeout runs whether or not anybody asks for a sample: a queue that is empty while
     the learner does something else, such as evaluating, would end the dataset.
@@ -98,7 +108,11 @@ def _end_when_kept_waiting(samples: tf.data.Dataset, timeout_seconds: float) -> 
 
     once = tf.data.Dataset.range(1)
     endless = samples.map(_plain(lambda sample: (True, sample)))
-    endless = endless.concatenate(once.map(no_sample)).repeat()
+    return endless.concatenate(once.map(no_sample)).repeat()
+
+
+def _until_kept_waiting(endless: tf.data.Dataset, timeout_seconds: float) -> tf.data.Dataset:
+    """The samples of `_endless`, until one has been asked for longer than the timeout."""
 
     @_plain
     def watch(since: tf.Tensor, is_sample: tf.Tensor, sample: Any) -> tuple[tf.Tensor, Any]:

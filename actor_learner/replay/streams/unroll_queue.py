@@ -46,6 +46,7 @@ class UnrollQueue(sample_stream.SampleStream):
 
     kind = experience_lib.UNROLLS
     repeatable = True
+    spreads = True
 
     def __init__(
         self,
@@ -134,6 +135,10 @@ class UnrollQueue(sample_stream.SampleStream):
         signature = self.layout(experience).signature()
         size = self._max_queued_batches * self.cells_per_batch(experience)
         return [tables.queue_table(self.table_name, size, signature=signature)]
+
+    def items_of_each_share(self, experience: Experience) -> int:
+        """Those of a batch: where actors wait for room in a full share, the learner has a batch."""
+        return self.cells_per_batch(experience)
 
     def observer(
         self, experience: Experience, client: reverb.Client, version: Version = None
