@@ -90,6 +90,7 @@ class Trainer:
                     rows=part.rows,
                     offset=part.offset,
                     shard=number if len(addresses) > 1 else None,
+                    timeout_seconds=experiment.sample_timeout_seconds,
                 )
                 self._closing.callback(updater.close)
                 self._updaters.append(updater)

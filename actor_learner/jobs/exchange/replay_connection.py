@@ -83,6 +83,17 @@ class _Server:
         return self._peer.request(CONTRACT, timeout_seconds=_TRY_SECONDS).body
 
 
+def ask_run_id(job: job_lib.Job, timeout_seconds: float = 180.0) -> str:
+    """Asks the first replay server for the run's id, on behalf of a further one.
+
+    Raises:
+      errors.JobTimeoutError: If it is not ready in time.
+    """
+    first = _Server(job, 0, time.monotonic() + timeout_seconds, timeout_seconds)
+    first.close()
+    return first.answer["contract"]["run id"]
+
+
 class ReplayConnection:
     """The replay server, or all of them, and the contract of the run.
 

@@ -151,7 +151,13 @@ class ReplayJob(worker.Worker):
         request.answer(self._answer)
 
     def _run_id(self) -> str:
-        """The id of the run, which its directory keeps; where there is none, the registry does."""
+        """The id of the run, which its directory keeps; where there is none, the registry does.
+
+        The further ones of several servers, which may be on machines without that directory, ask
+        the first one.
+        """
+        if self.job.index:
+            return replay_connection.ask_run_id(self.job)
         if self.job.run_dir is not None:
             return self.job.run_dir.run_id()
         return self.job.agree_on(_RUN_ID, uuid.uuid4().hex)

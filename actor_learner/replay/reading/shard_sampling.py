@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from actor_learner.replay.server import shards
@@ -51,8 +52,6 @@ def in_proportion(one: OneServer, servers: shards.Shards, table: str) -> tf.data
     """
     shares = servers.shares(table)
     parts = [one(address) for address in servers.addresses]
-    if shares.by_priority:
-        parts = [part.map(_informing(shares, number)) for number, part in enumerate(parts)]
 
     @tf.autograph.experimental.do_not_convert
     def draw(_: tf.Tensor) -> tf.Tensor:
@@ -60,7 +59,13 @@ def in_proportion(one: OneServer, servers: shards.Shards, table: str) -> tf.data
         return tf.random.categorical(logits, _DRAWN_AT_ONCE, dtype=tf.int64)[0]
 
     choices = tf.data.Dataset.counter().map(draw).unbatch()
-    return tf.data.Dataset.choose_from_datasets(parts, choices)
+    if not shares.by_priority:
+        return tf.data.Dataset.choose_from_datasets(parts, choices)
+    numbers = [tf.data.Dataset.from_tensors(np.int64(k)).repeat() for k in range(len(parts))]
+    numbered = [tf.data.Dataset.zip(pair) for pair in zip(parts, numbers)]
+    drawn = tf.data.Dataset.choose_from_datasets(numbered, choices)
+    # Several at once: the cost of these small operations is per call.
+    return drawn.batch(_DRAWN_AT_ONCE, drop_remainder=True).map(_informing(shares)).unbatch()
 
 
 def as_they_come(one: OneServer, servers: shards.Shards) -> tf.data.Dataset:
@@ -82,25 +87,29 @@ def as_they_come(one: OneServer, servers: shards.Shards) -> tf.data.Dataset:
     return merged
 
 
-def _informing(shares: shards.Shares, number: int) -> Callable[[Any], Any]:
-    """Notes what an item tells of its server, and what its being drawn means among all servers."""
+def _informing(shares: shards.Shares) -> Callable[[Any, Any], Any]:
+    """Notes what items tell of their servers, and what their being drawn means among all servers.
+
+    Args:
+      shares: Of the servers.
+    """
 
     @tf.autograph.experimental.do_not_convert
-    def inform(sample: Any) -> Any:
-        info = sample.info
+    def inform(samples: Any, numbers: tf.Tensor) -> Any:
+        info = samples.info
         size = tf.cast(info.table_size, tf.float64)
-        row = tf.stack([tf.cast(info.priority, tf.float64), info.probability, size])
-        noted = shares.latest.scatter_nd_update([[number]], row[tf.newaxis])
+        rows = tf.stack([tf.cast(info.priority, tf.float64), info.probability, size], axis=1)
+        noted = shares.latest.scatter_nd_update(numbers[:, tf.newaxis], rows)
         with tf.control_dependencies([noted]):
-            weight = shares.weights.read_value()[number]
-        return sample._replace(
+            weights = tf.gather(shares.weights.read_value(), numbers)
+        return samples._replace(
             info=ShardedInfo(
                 key=info.key,
-                probability=info.probability * weight,
-                table_size=shares.num_items.read_value(),
+                probability=info.probability * weights,
+                table_size=tf.fill(tf.shape(numbers), shares.num_items.read_value()),
                 priority=info.priority,
                 times_sampled=info.times_sampled,
-                shard=tf.constant(number, tf.int64),
+                shard=numbers,
             )
         )
 
