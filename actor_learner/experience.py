@@ -78,6 +78,8 @@ class SampleInfo(NamedTuple):
       version: `[batch]` int64, the train step of the policy that acted (in the first row).
       weight: `[batch]` float64, the importance weights before they are scaled to at most 1 within
         the batch, by which batches of several tables are compared; `()` for streams without.
+      shard: `[batch]` int64, which of several replay servers each was drawn from; `()` if there is
+        one.
     """
 
     key: Any
@@ -86,3 +88,4 @@ class SampleInfo(NamedTuple):
     priority: Any
     version: Any
     weight: Any = ()
+    shard: Any = ()

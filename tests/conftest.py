@@ -10,6 +10,7 @@ LONGEST = (
     "jobs/test_elastic_run.py",
     "launch/test_ray.py",
     "jobs/test_faults.py",
+    "jobs/test_several_replays.py",
     "jobs/test_several_learners.py",
     "jobs/test_fault_points.py",
     "learning/test_tf_agents_contract.py",

@@ -115,12 +115,14 @@ def _run(options: up_options.UpOptions, server: forking.ForkServer | None) -> in
             evaluators=options.evaluators,
             learners=options.learners,
             further=further,
+            replays=options.replays,
             policies=options.policies,
             own=jobs.extra,
             resources=placing.resources,
             paths=paths,
             restart=restarts.RestartPolicy(max_restarts=options.max_restarts),
-            replay_flags=_replay_flags(options),
+            replay_host=options.replay_host,
+            replay_port=options.replay_port,
             grace_seconds=options.grace_seconds,
             replay_grace_seconds=options.replay_grace_seconds,
             tolerate=options.tolerate,
@@ -202,12 +204,14 @@ def make_specs(
     evaluators: int,
     learners: int = 1,
     further: Sequence[str] = (),
+    replays: int = 1,
     policies: int = 0,
     own: Mapping[str, int] | None = None,
     resources: Mapping[str, Mapping[str, float]] | None = None,
     paths: Sequence[str] = (),
     restart: restarts.RestartPolicy | None = None,
-    replay_flags: Sequence[str] = (),
+    replay_host: str | None = None,
+    replay_port: int | None = None,
     grace_seconds: float = job_spec.GRACE_SECONDS,
     replay_grace_seconds: float = job_spec.REPLAY_GRACE_SECONDS,
     tolerate: Collection[str] = (),
@@ -224,13 +228,15 @@ def make_specs(
       evaluators: How many.
       learners: How many.
       further: Names of the policies that are trained beside `main`, by a learner each.
+      replays: How many replay servers.
       policies: How many.
       own: How many of each of the user's own jobs, by its name.
       resources: What each kind needs of its node; others need one CPU, and learners of further
         policies what the learner needs.
       paths: Where modules that gin files import are looked for, besides Python's own path.
       restart: What happens when a job fails.
-      replay_flags: Of the replay job alone: `--host`, `--port`.
+      replay_host: How the others reach the replay servers; None leaves it to them.
+      replay_port: Of the first replay server, the others have those that follow; None: free ones.
       grace_seconds: How long a job that is asked to end may take.
       replay_grace_seconds: How long the replay job may.
       tolerate: Kinds of jobs without which the run goes on.
@@ -267,7 +273,15 @@ def make_specs(
     # One that may fail for good is waited for only while it shows itself.
     awaited_evaluators = 0 if "evaluator" in tolerate else evaluators
     return [
-        spec("replay", 0, "replay", *replay_flags),
+        *(
+            spec(
+                *("replay", index, "replay"),
+                *([] if replays == 1 else [f"--num_replays={replays}"]),
+                *([] if replay_host is None else [f"--host={replay_host}"]),
+                *([] if replay_port is None else [f"--port={replay_port + index}"]),
+            )
+            for index in range(replays)
+        ),
         *(
             spec(
                 *("learner", index, "learner"),
@@ -375,8 +389,3 @@ def _keys(
     if options.launcher == "local" and all(map(keys_lib.is_loopback, hosts)):
         return rendezvous.keys_of(run_dir)
     return rendezvous.make_keys(run_dir)
-
-
-def _replay_flags(options: up_options.UpOptions) -> list[str]:
-    given = {"host": options.replay_host, "port": options.replay_port}
-    return [f"--{flag}={value}" for flag, value in given.items() if value is not None]

@@ -28,6 +28,7 @@ class UpOptions:
     actors: int = 1
     evaluators: int = 1
     learners: int = 1
+    replays: int = 1
     policies: int = 0
     run_dir: str | None = None
     resume: str | None = None
@@ -56,6 +57,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=1,
         help="how many share each batch (default: 1)",
+    )
+    parser.add_argument(
+        "--replays",
+        type=int,
+        default=1,
+        help="how many replay servers share the tables (default: 1)",
     )
     parser.add_argument(
         "--policies",
@@ -116,7 +123,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "the network interface if the registry is outside the run directory; under Ray its node's)",
     )
     parser.add_argument(
-        "--replay_port", type=int, metavar="PORT", help="of the replay server (default: a free one)"
+        "--replay_port",
+        type=int,
+        metavar="PORT",
+        help="of the replay server; of several the first, the others take the ports that follow "
+        "(default: free ones)",
     )
     parser.add_argument(
         "--grace_seconds",
@@ -144,6 +155,7 @@ def options_of(arguments: argparse.Namespace) -> UpOptions:
         actors=arguments.actors,
         evaluators=arguments.evaluators,
         learners=arguments.learners,
+        replays=arguments.replays,
         policies=arguments.policies,
         run_dir=arguments.run_dir,
         resume=arguments.resume,
@@ -211,6 +223,7 @@ def check(options: UpOptions) -> None:
         ("actors", options.actors, 1),
         ("evaluators", options.evaluators, 0),
         ("learners", options.learners, 1),
+        ("replays", options.replays, 1),
         ("policies", options.policies, 0),
         ("max_restarts", options.max_restarts, 0),
         ("grace_seconds", options.grace_seconds, 0),
@@ -221,6 +234,12 @@ def check(options: UpOptions) -> None:
     if options.replay_port is not None and not 0 < options.replay_port < 2**16:
         raise errors.ConfigError(
             f"--replay_port must lie in 1 to {2**16 - 1}, got {options.replay_port}"
+        )
+    last_port = (options.replay_port or 0) + options.replays - 1
+    if options.replay_port is not None and last_port >= 2**16:
+        raise errors.ConfigError(
+            f"--replay_port={options.replay_port}: {options.replays} replay servers take the ports "
+            f"up to {last_port}, but {2**16 - 1} is the last one"
         )
     if options.launcher == "local" and options.address != AUTO:
         raise errors.ConfigError(

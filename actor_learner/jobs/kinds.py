@@ -39,7 +39,7 @@ class Kind:
 def _make_replay(arguments: argparse.Namespace) -> worker.Worker:
     from actor_learner.jobs.workers import replay
 
-    return replay.ReplayJob(arguments.port)
+    return replay.ReplayJob(arguments.port, arguments.num_replays)
 
 
 def _make_actor(arguments: argparse.Namespace) -> worker.Worker:
@@ -95,6 +95,12 @@ def _add_learner_flags(parser: argparse.ArgumentParser) -> None:
 
 def _add_replay_server_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, help="to listen on (default: a free one)")
+    parser.add_argument(
+        "--num_replays",
+        type=int,
+        default=1,
+        help="how many replay servers share the tables, the same for all of them (default: 1)",
+    )
 
 
 def _name_of_learner(arguments: argparse.Namespace) -> str:
@@ -132,9 +138,22 @@ def _check_further_learner_flags(arguments: argparse.Namespace) -> None:
             )
 
 
+def _check_replay_flags(arguments: argparse.Namespace) -> None:
+    if arguments.num_replays < 1:
+        raise errors.ConfigError(f"--num_replays={arguments.num_replays} must be at least 1")
+    if arguments.index >= arguments.num_replays:
+        raise errors.ConfigError(
+            f"--index={arguments.index} is out of range: the run has {arguments.num_replays} "
+            "replay server(s), counted from 0 (--num_replays)"
+        )
+
+
 KINDS: dict[str, Kind] = {
     "replay": Kind(
-        "the replay server of a run of separate jobs", _make_replay, _add_replay_server_flags
+        "one of its replay servers",
+        _make_replay,
+        _add_replay_server_flags,
+        _check_replay_flags,
     ),
     "actor": Kind("an actor of such a run (--index=N)", _make_actor),
     "policy": Kind(

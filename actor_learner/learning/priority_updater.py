@@ -21,6 +21,8 @@ _RETRY_SECONDS = 0.1
 _ANSWER_SECONDS = 5.0
 # How long closing waits for the server, which may be gone.
 _CLOSING_SECONDS = 10.0
+# Stands for the priority of an item of another server; no loss makes it, since it is no priority.
+_ELSEWHERE = float("-inf")
 
 
 class PriorityUpdater:
@@ -48,6 +50,8 @@ class PriorityUpdater:
       rows: Rows of the batch that are items of this table, where others come from elsewhere; None
         for all.
       offset: Added to every priority, so that no item's becomes 0 and it is never drawn again.
+      shard: Number of the server, if there are several: of each batch only the items that were
+        drawn from it are updated. None if there is one.
       capacity: Batches that the ring holds.
       interval_seconds: How often the thread looks for new ones.
       timeout_seconds: How long the server may fail to take priorities before that is an error.
@@ -61,6 +65,7 @@ class PriorityUpdater:
         *,
         rows: slice | None = None,
         offset: float = 1e-3,
+        shard: int | None = None,
         capacity: int = 256,
         interval_seconds: float = 0.02,
         timeout_seconds: float = 60.0,
@@ -72,6 +77,7 @@ class PriorityUpdater:
         self._priorities = priorities
         self._rows = slice(None) if rows is None else rows
         self._offset = offset
+        self._shard = shard
         self._interval_seconds = interval_seconds
         self._timeout_seconds = timeout_seconds
         found = reverb_calls.fetch_tables(self._client, timeout_seconds)
@@ -114,7 +120,11 @@ class PriorityUpdater:
         """
         _, info = experience
         priorities = tf.cast(self._priorities(loss_info), tf.float64)
-        self._ring.write(info.key[self._rows], priorities[self._rows] + self._offset)
+        priorities = priorities[self._rows] + self._offset
+        if self._shard is not None:
+            ours = tf.equal(info.shard[self._rows], self._shard)
+            priorities = tf.where(ours, priorities, _ELSEWHERE)
+        self._ring.write(info.key[self._rows], priorities)
 
     def flush(self, timeout_seconds: float = 60.0) -> None:
         """Waits until the server has the priorities of all train steps that are done.
@@ -185,6 +195,8 @@ class PriorityUpdater:
         batch = self._ring.read_after(self._sent)
         if batch is None:
             return
+        ours = batch.priorities != _ELSEWHERE
+        batch = batch._replace(keys=batch.keys[ours], priorities=batch.priorities[ours])
         if not np.isfinite(batch.priorities).all():
             raise errors.ReplayError(
                 f"a train step gave a priority that is not a finite number to items of table "
@@ -193,8 +205,9 @@ class PriorityUpdater:
             )
         keys, priorities = newest_per_key(batch.keys, batch.priorities)
         updates = dict(zip(keys.tolist(), priorities.tolist()))
-        self._call(lambda: self._client.mutate_priorities(self._table_name, updates))
-        highest = float(batch.priorities.max())
+        if updates:
+            self._call(lambda: self._client.mutate_priorities(self._table_name, updates))
+        highest = float(batch.priorities.max(initial=0.0))
         table = self._highest_table
         if table is not None and highest > self._highest:
             self._call(lambda: self._raise_highest(table, highest))

@@ -84,7 +84,7 @@ def _walk(dataset: Any) -> Iterator[Source]:
         graph = getattr(getattr(function, "function", None), "graph", None)
         if isinstance(graph, tf.Graph):
             yield from _in_graph(graph)
-    for part in _parts(dataset, "_inputs"):
+    for part in [*_parts(dataset, "_inputs"), *getattr(dataset, "_shards", ())]:
         yield from _walk(part)
 
 

@@ -32,7 +32,7 @@ class ActingSide:
       plan: The plan of the experiment.
       algorithm: Its collect policy acts. The caller updates the policy's variables, between turns.
       env: The environment to act in. The caller closes it.
-      client: Client of the replay server.
+      client: Client of the replay server, or a list of those of several.
       train_step: Version of the policy that acts.
       environment_step: Increased by the environment steps of each turn.
       seed: Seed of random actions.

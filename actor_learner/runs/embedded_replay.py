@@ -11,7 +11,7 @@ from actor_learner import parts, run_directory
 from actor_learner import plan as plan_lib
 from actor_learner.replay.server import server
 from actor_learner.replay.streams import local_unrolls, recorded_replay
-from actor_learner.runs import table_checks
+from actor_learner.runs import replay_directories, table_checks
 from actor_learner.support import unsaved
 
 
@@ -24,7 +24,8 @@ class EmbeddedReplay:
       more_tables: Tables of further policies.
 
     Raises:
-      errors.ConfigError: If a table would block the run.
+      errors.ConfigError: If a table would block the run, or several servers have saved what it is
+        to be resumed with.
 
     Attributes:
       server: The server, whose address a learner's dataset connects to.
@@ -37,12 +38,13 @@ class EmbeddedReplay:
         run: run_directory.RunDirectory,
         more_tables: Sequence[reverb.Table] = (),
     ) -> None:
+        directory = replay_directories.of_server(run.replay, 0, 1)
         self._stream = plan.stream
         self._run = run
         tables = plan.tables()
         for table in tables:
             table_checks.refuse_unfit(table, plan)
-        self.server = server.ReplayServer([*tables, *more_tables], checkpoint_dir=run.replay)
+        self.server = server.ReplayServer([*tables, *more_tables], checkpoint_dir=directory)
         try:
             self.client = self.server.client()
             parts.publish(replay_client=self.client)

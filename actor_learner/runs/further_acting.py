@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any, Callable
 
-import reverb
 import tensorflow as tf
 from tf_agents.trajectories import time_step as ts
 
@@ -36,7 +35,7 @@ class FurtherActing:
       algorithm: Its collect policy acts.
       env: The world; the policy is installed in it.
       policy: Name of the policy.
-      client: Client of the replay server.
+      client: Client of the replay server, or those of several.
       environment_step: Increased by the steps of each turn.
       seed: Of random actions.
       transition_observers: Called with each transition before it is written.
@@ -52,7 +51,7 @@ class FurtherActing:
         algorithm: algorithm_lib.Algorithm,
         env: agent_world.AgentWorld,
         policy: str,
-        client: reverb.Client,
+        client: Any,
         *,
         environment_step: tf.Variable,
         seed: int,

@@ -84,7 +84,7 @@ class ReplayPacing:
         self._clock = clock
         now = table()
         self._pace = plan.pace(environment_step, train_step, replay_is_empty=now.size == 0)
-        self._size, self._inserts = now.size, now.inserts
+        self._size, self._inserts, self._restarts = now.size, now.inserts, now.restarts
         self._looked_at = clock()
         self._can_sample = False
         self._first_train_step = train_step
@@ -101,8 +101,9 @@ class ReplayPacing:
             return due
         now = self._table()
         self._looked_at = self._clock()
-        lost = now.inserts < self._inserts and now.size < self._size / 2
-        self._size, self._inserts = now.size, now.inserts
+        restarted = now.inserts < self._inserts or now.restarts > self._restarts
+        lost = restarted and now.size < self._size / 2
+        self._size, self._inserts, self._restarts = now.size, now.inserts, now.restarts
         self._can_sample = now.blocked != "sampling"
         self._waits_for = None if self._can_sample else now.describe()
         if lost:
@@ -251,7 +252,7 @@ class ArrivedBatches:
         self._seconds = seconds
         self._clock = clock
         self._begun: tuple[int, int] | None = None
-        self._arrived = 0
+        self._arrived = self._restarts = 0
         self._looked_at = -float("inf")
 
     def waiting(self, train_step: int) -> int:
@@ -263,10 +264,11 @@ class ArrivedBatches:
         if self._begun is None or self._clock() - self._looked_at >= self._seconds:
             now = self._table()
             self._looked_at = self._clock()
-            if self._begun is None or now.inserts < self._arrived:
+            restarted = now.inserts < self._arrived or now.restarts > self._restarts
+            if self._begun is None or restarted:
                 # At the start, or after a restart of the server, only what it holds counts.
                 self._begun = (now.inserts - now.size - self._dropped(), train_step)
-            self._arrived = now.inserts
+            self._arrived, self._restarts = now.inserts, now.restarts
         items_before, steps_before = self._begun
         batches = (self._arrived - self._dropped() - items_before) // self._items_per_batch
         return batches - (train_step - steps_before)

@@ -21,6 +21,7 @@ from actor_learner.learning import (
     train_timing,
 )
 from actor_learner.replay.reading import version_limit
+from actor_learner.replay.server import shards
 from actor_learner.support import configurable, counters, errors, replicas
 
 MAX_ITERATIONS = 1_000
@@ -43,7 +44,7 @@ class Trainer:
       experiment: The experiment to train.
       plan: The plan of the experiment, or of this learner's part of it.
       algorithm: Its agent is trained, in place.
-      server_address: `host:port` of the replay server.
+      server_address: `host:port` of the replay server, or those of several (`Shards`).
       root_dir: Where checkpoints and summaries go.
       train_step: Counts train steps.
       checkpoint_items: Further trackables to be saved with the agent.
@@ -77,15 +78,19 @@ class Trainer:
         self._sampled_version = tf.Variable(-1.0, trainable=False, dtype=tf.float64)
         self._updaters: list[priority_updater.PriorityUpdater] = []
         for part in plan.stream.prioritized(plan.batch_size):
-            updater = priority_updater.PriorityUpdater(
-                server_address,
-                part.table_name,
-                algorithm.priorities,
-                rows=part.rows,
-                offset=part.offset,
-            )
-            self._closing.callback(updater.close)
-            self._updaters.append(updater)
+            addresses = shards.addresses_of(server_address)
+            for number, address in enumerate(addresses):
+                updater = priority_updater.PriorityUpdater(
+                    address,
+                    part.table_name,
+                    algorithm.priorities,
+                    rows=part.rows,
+                    offset=part.offset,
+                    shard=number if len(addresses) > 1 else None,
+                    timeout_seconds=experiment.sample_timeout_seconds,
+                )
+                self._closing.callback(updater.close)
+                self._updaters.append(updater)
         if plan.stream.weighted and not self._updaters:
             logging.warning(
                 "%s samples by priority, but prioritized() names no rows whose priorities the "

@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 _RETRY_SECONDS = 0.1
 _SLICE_SECONDS = 0.5
+_SILENT_SECONDS = 10.0
 _INFO_SLICE_SECONDS = 5.0  # Longer: a busy server that is asked again answers no sooner.
 
 _give_up: contextvars.ContextVar[Callable[[], bool]] = contextvars.ContextVar(
@@ -122,15 +123,25 @@ def given_up() -> bool:
     return _give_up.get()()
 
 
-def wait_in_slices(call: Callable[[int], None], timeout_seconds: float) -> None:
+def wait_in_slices(
+    call: Callable[[int], None],
+    timeout_seconds: float,
+    on_long_wait: Callable[[], None] = lambda: None,
+) -> None:
     """Runs `call(timeout_ms)` again and again until it succeeds or the time is up.
+
+    Calls `on_long_wait` once, after ten seconds.
 
     Raises:
       reverb.errors.DeadlineExceededError: If the time is up, or `giving_up_when` says so.
     """
     deadline = time.monotonic() + timeout_seconds
+    said = False
     while True:
         left = deadline - time.monotonic()
+        if not said and timeout_seconds - left >= _SILENT_SECONDS:
+            said = True
+            on_long_wait()
         try:
             call(max(1, int(1000 * min(left, _SLICE_SECONDS))))
             return

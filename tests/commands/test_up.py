@@ -61,6 +61,11 @@ def bindings_of(source):
         (["--gin_file=dqn_cartpole", "--seed=-1"], "--seed must lie in"),
         (["--gin_file=dqn_cartpole", "--tolerate=replay"], "without these only: actor, evaluator"),
         (["--gin_file=dqn_cartpole", "--replay_port=0"], "--replay_port must lie in 1 to 65535"),
+        (["--gin_file=dqn_cartpole", "--replays=0"], "--replays must be at least 1"),
+        (
+            ["--gin_file=dqn_cartpole", "--replays=3", "--replay_port=65534"],
+            "3 replay servers take the ports up to 65536",
+        ),
         (["--gin_file=dqn_cartpole", "--grace_seconds=-1"], "--grace_seconds must be at least 0"),
         (["--gin_file=dqn_cartpole", "--replay_grace_seconds=nan"], "must be at least 0, got nan"),
         (["--gin_file=dqn_cartpole", "--address=a:1"], "add --launcher=ray"),
@@ -165,6 +170,16 @@ def test_the_address_of_the_replay_server_can_be_given(monkeypatch):
     others = [job.command for name, job in jobs.items() if name != "replay-0"]
     assert not any(word.startswith(("--host", "--port")) for command in others for word in command)
     assert not started_with(monkeypatch)["replay-0"].command[-1].startswith("--port")
+
+
+def test_several_replay_servers_know_how_many_they_are_and_have_ports_of_their_own(monkeypatch):
+    jobs = started_with(monkeypatch, "--replays=2", "--replay_port=8008")
+    assert [name for name in jobs if name.startswith("replay")] == ["replay-0", "replay-1"]
+    for index in range(2):
+        flags = {f"--index={index}", "--num_replays=2", f"--port={8008 + index}"}
+        assert flags <= {*jobs[f"replay-{index}"].command}
+    others = [job.command for name, job in jobs.items() if not name.startswith("replay")]
+    assert not any("--num_replays" in word for command in others for word in command)
 
 
 def test_the_replay_server_has_more_time_to_end_and_both_times_are_settings(monkeypatch):
@@ -289,6 +304,7 @@ def test_a_run_whose_configuration_a_job_refuses_leaves_no_directory(
         ["--tolerate=actor,evaluator", "--max_restarts=2", "--host=10.0.0.7"],
         ["--registry=/mnt/a b", "--grace_seconds=5", "--replay_grace_seconds=9.5"],
         ["--replay_host=10.0.0.8", "--replay_port=8008"],
+        ["--replays=2"],
         ["--launcher=ray", "--address=10.0.0.9:6379", "--detach", "--registry=redis://x:1"],
     ],
 )

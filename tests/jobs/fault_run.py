@@ -106,17 +106,22 @@ class Run:
         """Train steps of the checkpoints on disk, in order."""
         return sorted(int(re.search(r"ckpt-(\d+)", path.name)[1]) for path in self.checkpoints())
 
-    def saved_items(self):
-        """Items by table in the newest checkpoint of the replay; none if there is none."""
+    def saved_items(self, share=""):
+        """Items by table in the newest checkpoint of the replay; none if there is none.
+
+        Args:
+          share: Directory of one of several servers.
+        """
         while True:
-            found = checkpoints.CheckpointDirectory(self.run_dir.replay, 2).newest_first()
+            path = self.run_dir.replay / share
+            found = checkpoints.CheckpointDirectory(path, 2).newest_first()
             try:
                 return checkpoints.count_items(found[0]) if found else {}
             except tf.errors.NotFoundError:
                 continue  # It has been replaced by a newer one at this very moment.
 
-    def log(self, kind):
-        return self.run_dir.log(kind).read_text()
+    def log(self, kind, index=0):
+        return self.run_dir.log(kind, index).read_text()
 
     def text(self):
         self.output.seek(0)

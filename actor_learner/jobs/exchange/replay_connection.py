@@ -1,4 +1,4 @@
-"""Connects a job to the replay server of its run, and checks that the job fits the run."""
+"""Connects a job to the replay servers of its run, and checks that the job fits the run."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from actor_learner import experiment as experiment_lib
 from actor_learner.jobs import job as job_lib
 from actor_learner.jobs.exchange import peer
 from actor_learner.messaging import protocol
+from actor_learner.replay.server import shards, state
 from actor_learner.runs import contract as contract_lib
 from actor_learner.runs import further_model
 from actor_learner.runs import model as model_lib
@@ -25,8 +26,77 @@ _ASK_SECONDS = 2.0
 _PAUSE_SECONDS = 0.3
 
 
+class _Server:
+    """One replay server of the run, and the wire to its job."""
+
+    def __init__(self, job: job_lib.Job, index: int, deadline: float, timeout_seconds: float):
+        self._job = job
+        self._asked_at = 0.0
+        left = max(0.0, deadline - time.monotonic())
+        self._peer = peer.Peer(job, "replay", index, timeout_seconds=left)
+        try:
+            self.answer = self._first_answer(deadline, timeout_seconds)
+        except BaseException:
+            self._peer.close()
+            raise
+        self.address: str = self.answer["address"]
+        self.client = reverb.Client(self.address)
+
+    def __str__(self) -> str:
+        return str(self._peer)
+
+    def require_same_address(self) -> None:
+        """Asks, at most every two seconds, whether the server has another address now."""
+        now = time.monotonic()
+        if now - self._asked_at < _ASK_SECONDS:
+            return
+        self._asked_at = now
+        self._peer.check()
+        try:
+            address = self._ask()["address"]
+        except (protocol.NoAnswerError, protocol.RefusedError):
+            return  # It has not come back yet.
+        if address != self.address:
+            raise errors.ReplayMovedError(
+                f"the replay server has moved from {self.address} to {address}: {self._job} must "
+                "be restarted to find it"
+            )
+
+    def close(self) -> None:
+        self._peer.close()
+
+    def _first_answer(self, deadline: float, timeout_seconds: float) -> dict[str, Any]:
+        while True:
+            try:
+                return self._ask()
+            except (protocol.NoAnswerError, protocol.RefusedError) as error:
+                # It has just been started, or has died and is being restarted.
+                if time.monotonic() >= deadline:
+                    raise errors.JobTimeoutError(
+                        f"{self._job} has waited {timeout_seconds:g} s for the replay job to be "
+                        f"ready: {error}"
+                    ) from error
+            if self._job.stopping.wait(_PAUSE_SECONDS):
+                raise job_lib.Stopping(f"{self._job} was asked to end")
+            self._peer.check()
+
+    def _ask(self) -> dict[str, Any]:
+        return self._peer.request(CONTRACT, timeout_seconds=_TRY_SECONDS).body
+
+
+def ask_run_id(job: job_lib.Job, timeout_seconds: float = 180.0) -> str:
+    """Asks the first replay server for the run's id, on behalf of a further one.
+
+    Raises:
+      errors.JobTimeoutError: If it is not ready in time.
+    """
+    first = _Server(job, 0, time.monotonic() + timeout_seconds, timeout_seconds)
+    first.close()
+    return first.answer["contract"]["run id"]
+
+
 class ReplayConnection:
-    """The replay server, and the contract of the run.
+    """The replay server, or all of them, and the contract of the run.
 
     The tables of a run carry its id, so that nothing is ever written to or read from another run's
     server on the same port.
@@ -36,8 +106,8 @@ class ReplayConnection:
       timeout_seconds: How long to wait for the replay job to be ready.
 
     Attributes:
-      address: `host:port` of the Reverb server.
-      client: Of the server.
+      address: `host:port` of the Reverb server; those of several as `shards.Shards`.
+      client: Of the server, the first one of several.
       contract: What all jobs of the run agree on.
       has_league: Whether the actors play against a league, which the learner keeps.
       policies: Contracts of the policies that are trained beside `main`, by their names.
@@ -48,16 +118,26 @@ class ReplayConnection:
 
     def __init__(self, job: job_lib.Job, *, timeout_seconds: float = 180.0) -> None:
         self._job = job
-        self._asked_at = 0.0
         self._is_away = False
+        self._servers: list[_Server] = []
         deadline = time.monotonic() + timeout_seconds
-        self._peer = peer.Peer(job, "replay", timeout_seconds=timeout_seconds)
         try:
-            self.address, self.contract = self._first_answer(deadline, timeout_seconds)
+            self._servers.append(_Server(job, 0, deadline, timeout_seconds))
+            answer = self._servers[0].answer
+            for index in range(1, answer.get("servers", 1)):
+                self._servers.append(_Server(job, index, deadline, timeout_seconds))
+            self.contract: contract_lib.Contract = answer["contract"]
+            for server in self._servers[1:]:
+                self._check_server(server)
         except BaseException:
-            self._peer.close()
+            self.close()
             raise
-        self.client = reverb.Client(self.address)
+        self.has_league = bool(answer.get("league"))
+        self.policies: dict[str, contract_lib.Contract] = answer.get("policies", {})
+        self.client = self._servers[0].client
+        self.address = self._servers[0].address
+        if len(self._servers) > 1:
+            self.address = shards.Shards([server.address for server in self._servers])
 
     @property
     def run_id(self) -> str:
@@ -74,8 +154,17 @@ class ReplayConnection:
         return self.contract["lanes apart"]
 
     @property
+    def clients(self) -> Any:
+        """What observers write with: the client, or those of several servers."""
+        if isinstance(self.address, shards.Shards):
+            # Actors begin with different servers.
+            first = self._job.index % len(self._servers)
+            return [*self.address.clients[first:], *self.address.clients[:first]]
+        return self.client
+
+    @property
     def is_away(self) -> bool:
-        """Whether the server did not answer the last request or write."""
+        """Whether the server, or one of several, did not answer the last request or write."""
         return self._is_away
 
     def make_model(self, experiment: experiment_lib.Experiment, seed: int) -> model_lib.Model:
@@ -169,7 +258,8 @@ class ReplayConnection:
         if not self._is_away:
             logging.warning("%s waits: %s", self._job, error)
         self._is_away = True
-        self._require_same_address()
+        for server in self._servers:
+            server.require_same_address()
 
     def is_there(self) -> bool:
         """Returns whether the server is there; after an outage asks it, which may take seconds.
@@ -194,48 +284,37 @@ class ReplayConnection:
 
     def require_answer(self, timeout_seconds: float = _TRY_SECONDS) -> None:
         """Raises `errors.ReplayTimeoutError` unless the server answers."""
-        reverb_calls.fetch_tables(self.client, timeout_seconds)
+        for server in self._servers:
+            reverb_calls.fetch_tables(server.client, timeout_seconds)
+
+    def table_state(self, table: str, timeout_seconds: float) -> state.TableState:
+        """Asks for the state of a table, over all servers.
+
+        Raises:
+          errors.ReplayTimeoutError: If one does not answer in time.
+        """
+        if isinstance(self.address, shards.Shards):
+            return self.address.table_state(table, timeout_seconds)
+        return state.table_state(self.client, table, timeout_seconds)
 
     def close(self) -> None:
-        """Ends the wire to the replay job; safe to call twice."""
-        self._peer.close()
+        """Ends the wires to the replay jobs; safe to call twice."""
+        for server in self._servers:
+            server.close()
+        if isinstance(getattr(self, "address", None), shards.Shards):
+            self.address.close()
 
-    def _first_answer(
-        self, deadline: float, timeout_seconds: float
-    ) -> tuple[str, contract_lib.Contract]:
-        while True:
-            try:
-                return self._ask()
-            except (protocol.NoAnswerError, protocol.RefusedError) as error:
-                # It has just been started, or has died and is being restarted.
-                if time.monotonic() >= deadline:
-                    raise errors.JobTimeoutError(
-                        f"{self._job} has waited {timeout_seconds:g} s for the replay job to be "
-                        f"ready: {error}"
-                    ) from error
-            if self._job.stopping.wait(_PAUSE_SECONDS):
-                raise job_lib.Stopping(f"{self._job} was asked to end")
-            self._peer.check()
+    def _check_server(self, server: _Server) -> None:
+        """Checks that a further server is one of this run's, of as many.
 
-    def _ask(self) -> tuple[str, contract_lib.Contract]:
-        answer = self._peer.request(CONTRACT, timeout_seconds=_TRY_SECONDS).body
-        self.has_league = bool(answer.get("league"))
-        self.policies: dict[str, contract_lib.Contract] = answer.get("policies", {})
-        return answer["address"], answer["contract"]
-
-    def _require_same_address(self) -> None:
-        """Asks, at most every two seconds, whether the server has another address now."""
-        now = time.monotonic()
-        if now - self._asked_at < _ASK_SECONDS:
-            return
-        self._asked_at = now
-        self._peer.check()
-        try:
-            address, _ = self._ask()
-        except (protocol.NoAnswerError, protocol.RefusedError):
-            return  # It has not come back yet.
-        if address != self.address:
-            raise errors.ReplayMovedError(
-                f"the replay server has moved from {self.address} to {address}: {self._job} must "
-                "be restarted to find it"
+        Raises:
+          errors.ConfigError: If it counts them differently.
+          errors.SpecMismatchError: If its configuration is another one.
+        """
+        count = server.answer.get("servers", 1)
+        if count != len(self._servers):
+            raise errors.ConfigError(
+                f"{server} is one of {count} replay servers, {self._servers[0]} one of "
+                f"{len(self._servers)}: start all with the same --num_replays"
             )
+        contract_lib.require_same(server.answer["contract"], self.contract, str(server))

@@ -86,7 +86,7 @@ class ActorJob(worker.Worker):
             self._model.plan,
             self._model.algorithm,
             env,
-            self._replay.client,
+            self._replay.clients,
             train_step=self._model.train_step,
             environment_step=self._model.environment_step,
             seed=seed,

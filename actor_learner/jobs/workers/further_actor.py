@@ -81,7 +81,7 @@ class FurtherActor:
             self._model.algorithm,
             env,
             policy,
-            replay.client,
+            replay.clients,
             environment_step=self._model.environment_step,
             seed=seeds.of(seed, "policy", policy),
             transition_observers=[self._write_down],

@@ -336,9 +336,7 @@ class LearnerJob(worker.Worker):
         )
 
     def _table_state(self) -> state.TableState:
-        return state.table_state(
-            self._replay.client, self._model.plan.stream.table_name, _TABLE_SECONDS
-        )
+        return self._replay.table_state(self._model.plan.stream.table_name, _TABLE_SECONDS)
 
     def _num_actors(self) -> int:
         return max(1, len(self._inbox.actors))

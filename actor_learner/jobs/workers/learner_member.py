@@ -243,9 +243,7 @@ class LearnerMemberJob(worker.Worker):
         return int(counters.read(self._model.train_step))
 
     def _table_state(self) -> state.TableState:
-        return state.table_state(
-            self._replay.client, self._model.plan.stream.table_name, _TABLE_SECONDS
-        )
+        return self._replay.table_state(self._model.plan.stream.table_name, _TABLE_SECONDS)
 
 
 def state_packing(built: model.Model) -> packing.Packing:

@@ -9,7 +9,8 @@ import tensorflow as tf
 from tf_agents.trajectories import time_step as ts
 
 from actor_learner.replay.layouts import blocks, codec, frame_stacks
-from actor_learner.replay.reading import n_step
+from actor_learner.replay.reading import n_step, shard_sampling
+from actor_learner.replay.server import shards
 
 _LAST = int(ts.StepType.LAST)
 
@@ -35,6 +36,9 @@ def items(
 ) -> tf.data.Dataset:
     """Samples items in the order in which the table gives them, each as a `reverb.ReplaySample`.
 
+    Of several servers (`shards.Shards`), in proportion to what they hold, and without a timeout: a
+    server whose turn does not come for long is no reason to end.
+
     Args:
       server_address: `host:port` of the replay server.
       table_name: The table.
@@ -43,6 +47,13 @@ def items(
       timeout_seconds: The dataset ends if the table gives nothing for so long; None waits forever.
       max_samples: The dataset ends after so many items, and has taken no more; None for no end.
     """
+    if isinstance(server_address, shards.Shards):
+        share = -(-max_in_flight // len(server_address.addresses))
+
+        def one(address: str) -> tf.data.Dataset:
+            return items(address, table_name, signature, max_in_flight=share, timeout_seconds=None)
+
+        return shard_sampling.in_proportion(one, server_address, table_name)
     return reverb.TrajectoryDataset(
         server_address,
         table_name,

@@ -59,6 +59,7 @@ def weighted_batch(
         priority=info.priority,
         version=version,
         weight=unscaled_weights(info.probability, info.table_size, exponent),
+        shard=getattr(info, "shard", ()),
     )
 
 

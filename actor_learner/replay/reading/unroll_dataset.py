@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from actor_learner import experience
 from actor_learner.replay.layouts import codec, unroll_layout
-from actor_learner.replay.reading import datasets, version_limit
+from actor_learner.replay.reading import datasets, shard_sampling, version_limit
+from actor_learner.replay.server import shards
 
 # These functions have no Python control flow on tensors; converting them would only take time.
 _plain = tf.autograph.experimental.do_not_convert
@@ -51,18 +52,28 @@ def unrolls(
       Dataset of `(experience.Unroll, experience.SampleInfo)`; leaves
       `[cells_per_batch * lanes, T + 1, ...]` and `[cells_per_batch * lanes]`.
     """
-    cells = datasets.items(
-        server_address,
-        table_name,
-        layout.signature(),
-        max_in_flight=max(1, cells_per_batch * prefetch),
-        # Whoever drops an iterator that waits for a cell waits for this time to run out.
-        timeout_seconds=timeout_seconds and min(timeout_seconds / 4, _LONGEST_WAIT_SECONDS),
-        max_samples=None if prefetch else 1,
-    )
-    if timeout_seconds is not None or not prefetch:
+    num_servers = len(shards.addresses_of(server_address))
+    ends = timeout_seconds is not None or not prefetch  # Whether those of one server do.
+
+    def of_server(address: str) -> tf.data.Dataset:
+        cells = datasets.items(
+            address,
+            table_name,
+            layout.signature(),
+            max_in_flight=max(1, -(-cells_per_batch * prefetch // num_servers)),
+            # Whoever drops an iterator that waits for a cell waits for this time to run out.
+            timeout_seconds=timeout_seconds and min(timeout_seconds / 4, _LONGEST_WAIT_SECONDS),
+            max_samples=None if prefetch else 1,
+        )
+        return _endless(cells, in_advance=prefetch > 0) if ends else cells
+
+    if isinstance(server_address, shards.Shards):
+        cells = shard_sampling.as_they_come(of_server, server_address)
+    else:
+        cells = of_server(server_address)
+    if ends:
         seconds = float("inf") if timeout_seconds is None else timeout_seconds
-        cells = _end_when_kept_waiting(cells, seconds, in_advance=prefetch > 0)
+        cells = _until_kept_waiting(cells, seconds)
     if limit is not None:
         cells = cells.filter(_plain(lambda sample: limit.accepts(sample.data[codec.VERSION])))
 
@@ -86,10 +97,8 @@ def unrolls(
     return cells.batch(cells_per_batch, drop_remainder=True).map(join).with_options(options)
 
 
-def _end_when_kept_waiting(
-    samples: tf.data.Dataset, timeout_seconds: float, *, in_advance: bool
-) -> tf.data.Dataset:
-    """Continues with `samples` when they end, until one has been asked for longer than the timeout.
+def _endless(samples: tf.data.Dataset, *, in_advance: bool) -> tf.data.Dataset:
+    """`(True, sample)`, and `(False, zeros)` whenever `samples` end, and begin again.
 
     Reverb begins to sample when its iterator is made. Unless that may be `in_advance`, it is made
     when a sample is asked for.
@@ -106,7 +115,11 @@ def _end_when_kept_waiting(
 
     once = tf.data.Dataset.range(1)
     real, none = samples.map(_plain(lambda sample: (True, sample))), once.map(no_sample)
-    endless = (real.concatenate(none) if in_advance else none.concatenate(real)).repeat()
+    return (real.concatenate(none) if in_advance else none.concatenate(real)).repeat()
+
+
+def _until_kept_waiting(endless: tf.data.Dataset, timeout_seconds: float) -> tf.data.Dataset:
+    """The samples of `_endless`, until one has been asked for longer than the timeout."""
 
     @_plain
     def watch(since: tf.Tensor, is_sample: tf.Tensor, sample: Any) -> tuple[tf.Tensor, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import reverb
 
@@ -24,6 +24,8 @@ class TableState:
       samples_per_insert: `samples / inserts`, as observed; 0 before the first insert.
       blocked: Which side would have to wait now: "sampling", "inserting" or nobody.
       why: What the blocked side waits for; empty where nobody is blocked.
+      restarts: Of several servers that hold the table together, how often one was seen to have
+        begun again with fewer inserts; 0 for a single one, whose inserts tell.
     """
 
     name: str
@@ -35,6 +37,7 @@ class TableState:
     samples_per_insert: float
     blocked: str | None
     why: str
+    restarts: int = 0
 
     def describe(self) -> str:
         """One line, e.g. `table 'replay': 3 of 1000 items, ...; sampling waits: ...`."""
@@ -84,6 +87,38 @@ def from_table_info(info: reverb.reverb_types.TableInfo) -> TableState:
         samples_per_insert=samples / inserts if inserts else 0.0,
         blocked=blocked,
         why=why,
+    )
+
+
+def total(infos: Sequence[reverb.reverb_types.TableInfo], restarts: int) -> TableState:
+    """The state of a table that several servers hold together, each a share.
+
+    It can be sampled when one of them can, and all together hold the items that they need. It takes
+    inserts as long as one of them does.
+    """
+    states = [from_table_info(info) for info in infos]
+    size = sum(one.size for one in states)
+    needed = sum(info.rate_limiter_info.min_size_to_sample for info in infos)
+    blocked, why = None, ""
+    waiting = [one for one in states if one.blocked == "sampling"]
+    if size < needed or len(waiting) == len(states):
+        blocked = "sampling"
+        why = f"sampling waits: {size} of the {needed} items that {len(states)} servers need"
+    elif all(one.blocked == "inserting" for one in states):
+        blocked, why = "inserting", states[0].why
+    inserts = sum(one.inserts for one in states)
+    samples = sum(one.samples for one in states)
+    return TableState(
+        name=states[0].name,
+        size=size,
+        max_size=sum(one.max_size for one in states),
+        inserts=inserts,
+        samples=samples,
+        unique_samples=sum(one.unique_samples for one in states),
+        samples_per_insert=samples / inserts if inserts else 0.0,
+        blocked=blocked,
+        why=why,
+        restarts=restarts,
     )
 
 

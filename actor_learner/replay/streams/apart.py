@@ -53,6 +53,7 @@ class Apart(sample_stream.SampleStream):
         self.kind, self.weighted = inner.kind, inner.weighted
         self.priority_offset, self.repeatable = inner.priority_offset, inner.repeatable
         self.keeps_items, self.collects = inner.keeps_items, inner.collects
+        self.spreads = inner.spreads
 
     @property
     def table_name(self) -> str:
@@ -89,6 +90,9 @@ class Apart(sample_stream.SampleStream):
 
     def tables(self, experience: Experience) -> list[reverb.Table]:
         return self._inner.tables(_one_lane(experience))
+
+    def items_of_each_share(self, experience: Experience) -> int:
+        return self._inner.items_of_each_share(_one_lane(experience))
 
     def observer(
         self,

@@ -37,7 +37,7 @@ class HighestPriority:
     """Reads the highest priority so far, as learners have published it.
 
     Args:
-      client: Client of the replay server.
+      client: Client of the replay server, or a list of those that hold the table together.
       table_name: The table whose items have priorities.
       initial: The value until a higher one is published.
       refresh_seconds: The server is asked at most this often.
@@ -53,7 +53,7 @@ class HighestPriority:
         refresh_seconds: float = 1.0,
         timeout_seconds: float = 5.0,
     ) -> None:
-        self._client = client
+        self._clients = list(client) if isinstance(client, (list, tuple)) else [client]
         self._table_name = table_for(table_name)
         self._value = initial
         self._refresh_seconds = refresh_seconds
@@ -63,14 +63,18 @@ class HighestPriority:
     def __call__(self) -> float:
         """The highest priority; asks the server if that was last done `refresh_seconds` ago."""
         if time.monotonic() - self._asked_at >= self._refresh_seconds:
-            try:
-                published = read(self._client, self._table_name, self._timeout_seconds)
-                self._value = max(self._value, published or 0.0)
-            except errors.ReplayTimeoutError as error:
-                # Whoever writes the items will find out whether the server is gone for good.
-                logging.warning("New items keep getting a priority of %g: %s.", self._value, error)
+            for client in self._clients:
+                self._ask(client)
             self._asked_at = time.monotonic()
         return self._value
+
+    def _ask(self, client: reverb.Client) -> None:
+        try:
+            published = read(client, self._table_name, self._timeout_seconds)
+            self._value = max(self._value, published or 0.0)
+        except errors.ReplayTimeoutError as error:
+            # Whoever writes the items will find out whether the server is gone for good.
+            logging.warning("New items keep getting a priority of %g: %s.", self._value, error)
 
 
 def read(client: reverb.Client, highest_table: str, timeout_seconds: float) -> float | None:

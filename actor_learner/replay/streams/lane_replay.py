@@ -54,6 +54,8 @@ class LaneReplay(sample_stream.SampleStream):
       prefetch: Pools of `shuffle_items` items kept ready for the learner; more are older when used.
     """
 
+    spreads = True
+
     def __init__(
         self,
         capacity: int = 100_000,

@@ -60,6 +60,7 @@ class PrioritizedReplay(sample_stream.SampleStream):
 
     kind = experience_lib.TRANSITIONS
     weighted = True
+    spreads = True
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ import reverb
 import tensorflow as tf
 
 from actor_learner import experience as experience_lib
-from actor_learner.replay.server import tables
+from actor_learner.replay.server import shares, tables
 from actor_learner.support import errors
 
 TABLE = "experience"
@@ -83,6 +83,8 @@ class SampleStream(abc.ABC):
       keeps_items: The learner takes every item out of the table once and draws batches from what it
         has kept, so that the table may run empty.
       collects: Whether actors write to it.
+      spreads: Whether several replay servers can hold its table together, a share each:
+        `dataset` then takes their addresses (`shards.Shards`), `observer` a list of clients.
     """
 
     kind: str = experience_lib.TRANSITIONS
@@ -91,6 +93,7 @@ class SampleStream(abc.ABC):
     repeatable: bool = False
     keeps_items: bool = False
     collects: bool = True
+    spreads: bool = False
 
     def __init__(self, table_name: str = TABLE) -> None:
         """Names the table.
@@ -220,6 +223,26 @@ class SampleStream(abc.ABC):
     @abc.abstractmethod
     def tables(self, experience: Experience) -> list[reverb.Table]:
         """The tables the stream needs, new ones in each call; `table_name` is the first."""
+
+    def tables_of_share(self, experience: Experience, num_servers: int) -> list[reverb.Table]:
+        """The tables of one of several servers that hold the experience together.
+
+        Raises:
+          errors.ConfigError: If the stream is not made for that.
+        """
+        if not self.spreads:
+            raise errors.ConfigError(
+                f"{type(self).__name__} cannot be spread over {num_servers} replay servers "
+                "(--replays): use one; or @LaneReplay(), @PrioritizedReplay(), @SequenceReplay() "
+                "or @UnrollQueue()"
+            )
+        least = self.items_of_each_share(experience)
+        return [shares.share_of(table, num_servers, least) for table in self.tables(experience)]
+
+    def items_of_each_share(self, experience: Experience) -> int:
+        """How many items every share of the table must have room for."""
+        del experience
+        return 1
 
     @abc.abstractmethod
     def observer(

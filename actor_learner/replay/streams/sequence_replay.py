@@ -60,6 +60,7 @@ class SequenceReplay(sample_stream.SampleStream):
 
     kind = experience_lib.SEQUENCES
     weighted = True
+    spreads = True
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ import tensorflow as tf
 from actor_learner import experience as experience_lib
 from actor_learner.replay.layouts import unroll_layout
 from actor_learner.replay.reading import unroll_dataset, version_limit
-from actor_learner.replay.server import tables
+from actor_learner.replay.server import shards, tables
 from actor_learner.replay.streams import sample_stream
 from actor_learner.replay.writing import unroll_observer
 from actor_learner.support import configurable, errors
@@ -46,6 +46,7 @@ class UnrollQueue(sample_stream.SampleStream):
 
     kind = experience_lib.UNROLLS
     repeatable = True
+    spreads = True
 
     def __init__(
         self,
@@ -160,6 +161,10 @@ class UnrollQueue(sample_stream.SampleStream):
         size = self._max_queued_batches * self.cells_per_batch(experience)
         return [tables.queue_table(self.table_name, size, signature=signature)]
 
+    def items_of_each_share(self, experience: Experience) -> int:
+        """Those of a batch: where actors wait for room in a full share, the learner has a batch."""
+        return self.cells_per_batch(experience)
+
     def observer(
         self, experience: Experience, client: reverb.Client, version: Version = None
     ) -> unroll_observer.UnrollObserver:
@@ -183,8 +188,17 @@ class UnrollQueue(sample_stream.SampleStream):
         """Batches of `(Unroll, SampleInfo)`; `batch_size` is not used, `unrolls_per_batch` is.
 
         Unrolls that are older than `limit` allows are dropped when a batch is asked for.
+
+        Raises:
+          errors.ConfigError: If several learners were to share the queues of several servers.
         """
         del batch_size
+        if self._num_learners > 1 and len(shards.addresses_of(server_address)) > 1:
+            # Whoever merges queues takes unrolls out in advance, and others wait for those.
+            raise errors.ConfigError(
+                f"{self._num_learners} learners cannot share the queues of several replay servers: "
+                "use one server (--replays=1), or one learner"
+            )
         return unroll_dataset.unrolls(
             server_address,
             self.table_name,

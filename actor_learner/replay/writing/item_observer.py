@@ -13,7 +13,7 @@ import tree
 from tf_agents.trajectories import trajectory as trajectory_lib
 
 from actor_learner.replay.layouts import codec
-from actor_learner.replay.writing import item_writer
+from actor_learner.replay.writing import item_writer, shard_writer
 
 
 class ItemObserver(abc.ABC):
@@ -22,7 +22,8 @@ class ItemObserver(abc.ABC):
     A subclass opens its writers with `_open_writer` and writes `_add`.
 
     Args:
-      client: Client of the replay server.
+      client: Client of the replay server; a sequence of them where several servers hold the table,
+        over which the items are spread.
       table_name: Table that gets the items; its signature must be `layout.signature()`.
       layout: Layout of the items, the reader's.
       max_in_flight_items: Items of one writer that may be unconfirmed before a call waits.
@@ -46,17 +47,19 @@ class ItemObserver(abc.ABC):
         timeout_seconds: float,
         version: Callable[[], int] | None,
     ) -> None:
-        self._client = client
+        self._clients = list(client) if isinstance(client, (list, tuple)) else [client]
+        self._client = self._clients[0]
         self._table_name = table_name
         self._layout: Any = layout
         self._max_in_flight_items = max_in_flight_items
         self._flush_seconds = flush_seconds
         self._timeout_seconds = timeout_seconds
         self._version = version or (lambda: 0)
-        self._writers: list[item_writer.ItemWriter] = []
+        self._writers: list[Any] = []  # Of type `ItemWriter`, or `ShardWriter`.
         self._checked = False
         self._last_flush = time.monotonic()
-        item_writer.check_table(client, table_name, layout.signature(), timeout_seconds)
+        for one in self._clients:
+            item_writer.check_table(one, table_name, layout.signature(), timeout_seconds)
 
     @property
     def layout(self) -> Any:
@@ -118,7 +121,15 @@ class ItemObserver(abc.ABC):
           errors.ReplayTimeoutError: If the server does not take all items in time; those that it
             has not confirmed may be lost.
         """
-        item_writer.close_all(self._writers, self._client, self._timeout_seconds)
+        if len(self._clients) == 1:
+            item_writer.close_all(self._writers, self._client, self._timeout_seconds)
+            return
+        try:
+            for number, client in enumerate(self._clients):
+                writers = [writer.writers[number] for writer in self._writers]
+                item_writer.close_all(writers, client, self._timeout_seconds)
+        finally:
+            self.abandon()
 
     def abandon(self) -> None:
         """Releases the connection at once, instead of `close`; unconfirmed items may be lost."""
@@ -134,15 +145,21 @@ class ItemObserver(abc.ABC):
         window: int,
         pattern: Sequence[str] | None = None,
         configure: Callable[[reverb.TrajectoryWriter], None] | None = None,
-    ) -> item_writer.ItemWriter:
-        writer = item_writer.ItemWriter(
-            self._client,
-            [self._table_name],
-            window=window,
-            pattern=pattern,
-            configure=configure,
-            max_in_flight_items=self._max_in_flight_items,
-            timeout_seconds=self._timeout_seconds,
-        )
+    ) -> Any:
+        settings: dict[str, Any] = {
+            "window": window,
+            "pattern": pattern,
+            "configure": configure,
+            "max_in_flight_items": self._max_in_flight_items,
+            "timeout_seconds": self._timeout_seconds,
+        }
+        writer: Any
+        if len(self._clients) == 1:
+            writer = item_writer.ItemWriter(self._client, [self._table_name], **settings)
+        else:
+            # Not all writers begin with the same server.
+            writer = shard_writer.ShardWriter(
+                self._clients, [self._table_name], first=len(self._writers), **settings
+            )
         self._writers.append(writer)
         return writer

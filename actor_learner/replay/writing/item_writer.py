@@ -207,9 +207,17 @@ class ItemWriter:
 
     def _wait(self, call: Callable[[int], None]) -> None:
         try:
-            reverb_calls.wait_in_slices(call, self._timeout_seconds)
+            reverb_calls.wait_in_slices(call, self._timeout_seconds, self._say_that_it_waits)
         except (reverb_errors.ReverbError, RuntimeError) as error:
             raise self._explain(error) from error
+
+    def _say_that_it_waits(self) -> None:
+        logging.warning(
+            "The actor waits for the replay server at %s to take items for %s: it is away, or full "
+            "because the learner is slower.",
+            self._client.server_address,
+            self._name_tables(),
+        )
 
     def _explain(self, error: Exception) -> errors.ReplayError:
         """What it means that the server does not take items; gives up a writer that is broken.

@@ -129,18 +129,19 @@ def test_an_actor_of_another_version_is_refused(refused, monkeypatch):
 class Replay:
     """A replay job that says what the test wants."""
 
-    def __init__(self, space, address="localhost:1"):
-        self.job = jobs_in_process.make_job("replay", space, source=None)
+    def __init__(self, space, address="localhost:1", index=0, servers=1, run_id="ours"):
+        self.job = jobs_in_process.make_job("replay", space, index, source=None)
         self.address = address
+        self._servers, self._run_id = servers, run_id
         self.job.wire.handle(replay_connection.CONTRACT, self._answer)
 
     def _answer(self, request):
-        contract = {"run id": "ours", "lanes per actor": 5}
-        request.answer({"address": self.address, "contract": contract})
+        contract = {"run id": self._run_id, "lanes per actor": 5}
+        request.answer({"address": self.address, "contract": contract, "servers": self._servers})
 
 
-def asking(space):
-    return jobs_in_process.make_job("actor", space, source=None)
+def asking(space, index=0):
+    return jobs_in_process.make_job("actor", space, index, source=None)
 
 
 def test_what_is_joined_and_where_it_is_comes_over_the_wire():
@@ -214,3 +215,58 @@ def test_a_server_that_answers_again_is_used_again():
         assert found.is_away
         assert found.is_there() and not found.is_away
         found.close()
+
+
+def test_all_of_several_servers_are_found_and_actors_begin_with_different_ones():
+    space = uuid.uuid4().hex
+    for index in range(3):
+        Replay(space, f"localhost:{index + 1}", index, servers=3)
+    found = replay_connection.ReplayConnection(asking(space))
+    assert found.address == "localhost:1,localhost:2,localhost:3"
+    assert found.address.addresses == ("localhost:1", "localhost:2", "localhost:3")
+    assert [c.server_address for c in found.clients] == list(found.address.addresses)
+    found.close()
+    found = replay_connection.ReplayConnection(asking(space, index=4))
+    assert [c.server_address[-1] for c in found.clients] == ["2", "3", "1"]
+    found.close()
+
+
+def test_servers_that_count_themselves_differently_are_refused():
+    space = uuid.uuid4().hex
+    Replay(space, servers=2)
+    Replay(space, index=1, servers=3)
+    with pytest.raises(errors.ConfigError, match="replay-1 is one of 3 .*, replay-0 one of 2: "):
+        replay_connection.ReplayConnection(asking(space))
+
+
+def test_servers_of_different_configurations_are_refused():
+    space = uuid.uuid4().hex
+    Replay(space, servers=2)
+    Replay(space, index=1, servers=2, run_id="theirs")
+    with pytest.raises(errors.SpecMismatchError, match='run id: "theirs" here, "ours" in the run'):
+        replay_connection.ReplayConnection(asking(space))
+
+
+def test_a_further_server_has_the_run_id_of_the_first():
+    space = uuid.uuid4().hex
+    Replay(space, servers=2)
+    further = jobs_in_process.make_job("replay", space, 1, source=None)
+    assert replay_connection.ask_run_id(further) == "ours"
+
+
+def test_one_of_several_servers_that_is_away_is_noticed():
+    space = uuid.uuid4().hex
+    one, other = (server.ReplayServer([tables.uniform_table("t", 10)]) for _ in range(2))
+    for index, serving in enumerate((one, other)):
+        Replay(space, serving.address, index, servers=2)
+    found = replay_connection.ReplayConnection(asking(space))
+    one.client().insert(1.0, {"t": 1.0})
+    other.client().insert(1.0, {"t": 1.0})
+    assert found.table_state("t", 10.0).size == 2
+    other.stop()
+    with pytest.raises(errors.ReplayTimeoutError, match=other.address):
+        found.table_state("t", 1.0)
+    with pytest.raises(errors.ReplayTimeoutError, match=other.address):
+        found.require_answer(1.0)
+    found.close()
+    one.stop()
