@@ -151,15 +151,16 @@ def test_learners_share_unrolls_and_either_may_be_killed(tmp_path, gin_file):
         assert run.process.returncode == 0, run.text()
         rows = jsonl.read_rows(run.run_dir.metrics_jsonl)
         steps = [row["environment_steps"] for row in rows]
-        # Actors are two turns ahead at most, each of a whole batch.
-        ahead = 2 * 2 * (2 * LANES * LENGTH)
-        assert steps == sorted(steps) and 24_000 <= steps[-1] <= 24_000 + ahead
+        assert steps == sorted(steps) and steps[-1] >= 24_000
         trained = [row["train_steps"] for row in rows]
         assert trained == sorted(trained)
         assert run.saved_steps()[-1] == trained[-1]
         if gin_file == "impala_cartpole":
             lags = [row["version_lag"] for row in rows if "version_lag" in row]
-            assert lags and max(lags) <= MOST_LAG and rows[-1]["dropped_items"] >= 0
+            assert lags and max(lags) <= MOST_LAG
+        else:  # Where unrolls are dropped, others are collected in their place, also at the end.
+            # Actors are two turns ahead at most, each of a whole batch.
+            assert steps[-1] <= 24_000 + 2 * 2 * (2 * LANES * LENGTH)
         processes.wait_until_gone(processes.with_word(str(run.run_dir)))
     finally:
         run.close()
