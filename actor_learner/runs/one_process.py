@@ -242,9 +242,7 @@ class OneProcess:
             self._build_algorithm(seed)
         self._warm_start.apply(self._algorithm.agent, run)
         parts.publish(agent=self._algorithm.agent)
-        self._replay: embedded_replay.EmbeddedReplay = embedded_replay.EmbeddedReplay(
-            self._plan, run, self._further.tables()
-        )
+        self._replay = embedded_replay.EmbeddedReplay(self._plan, run, self._further.tables())
         self._closing.callback(self._replay.close)
         self._closing.callback(self._further.close)
         self._further.connect(self._replay.server, self._replay.client)
@@ -258,7 +256,7 @@ class OneProcess:
             epoch=self._epoch,
             seed=seed,
         )
-        self._runner: runner.Runner = runner.choose(
+        self._runner = runner.choose(
             experiment,
             (self._algorithm, self._train_step),
             self._env,
@@ -269,9 +267,7 @@ class OneProcess:
             seed=seed,
             closing=self._closing,
         )
-        self._acting: acting_side.ActingSide | device_actors.DeviceActors | None = (
-            self._runner.acting
-        )
+        self._acting = self._runner.acting
         with tf.device(experiment.devices.learner):
             self._build_learning()
         self._evaluation: run_evaluation.RunEvaluation | None = None

@@ -28,7 +28,7 @@ from actor_learner.jobs.presence import names
 from actor_learner.jobs.workers import followed_model, further_actor, game_journal, step_journal
 from actor_learner.runs import acting_side, further_acting, further_model, model
 from actor_learner.runs.league import league_side
-from actor_learner.support import errors, fault_points, formatting, reverb_calls, seeds
+from actor_learner.support import counters, errors, fault_points, formatting, reverb_calls, seeds
 
 KIND = "actor"
 _WAIT_SECONDS = 0.2
@@ -289,7 +289,7 @@ class ActorJob(worker.Worker):
     def _wait_for_first_policy(self) -> None:
         deadline = time.monotonic() + self._patience_seconds
         self._wait_for(self._has_policy, "the learner's policy", deadline)
-        self._model.train_step.assign(max(0, self._follower.version))
+        counters.assign(self._model.train_step, max(0, self._follower.version))
         for further in self._further:
             self._wait_for(
                 lambda each=further: each.has_policy(_WAIT_SECONDS),

@@ -17,7 +17,7 @@ from actor_learner.learning import evaluation
 from actor_learner.messaging import protocol
 from actor_learner.runs import further_model, further_policy
 from actor_learner.runs.evaluation import rating
-from actor_learner.support import errors, fault_points, seeds
+from actor_learner.support import counters, errors, fault_points, seeds
 
 KIND = "evaluator"
 _WAIT_SECONDS = 0.5
@@ -179,8 +179,8 @@ class EvaluatorJob(worker.Worker):
         )
 
     def _evaluate(self, environment_step: int) -> None:
-        self._model.train_step.assign(self._follower.version)
-        self._model.environment_step.assign(environment_step)
+        counters.assign(self._model.train_step, self._follower.version)
+        counters.assign(self._model.environment_step, environment_step)
         result = self._rating.evaluate(on_step=self._give_up_if_asked)
         was_best = self._best.best
         self._rating.note(result)

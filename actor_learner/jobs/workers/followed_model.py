@@ -7,6 +7,7 @@ from actor_learner import run_settings
 from actor_learner.jobs.exchange import follower as follower_lib
 from actor_learner.jobs.exchange import reports as reports_lib
 from actor_learner.runs import model as model_lib
+from actor_learner.support import counters
 
 _FRESH_POLICY_SECONDS = 0.25
 
@@ -43,12 +44,12 @@ class FollowedModel:
           share: The rank of this actor among all, and their number.
         """
         if self._follower.apply():
-            self._model.train_step.assign(self._follower.version)
+            counters.assign(self._model.train_step, self._follower.version)
         # The learner counts the steps of all actors, but learns of the latest a little later.
         news = self._follower.news
         if news is not None and news.environment_step > self._environment_step:
             self._environment_step = news.environment_step
-            self._model.environment_step.assign(news.environment_step)
+            counters.assign(self._model.environment_step, news.environment_step)
         if share != self._share and self._model.algorithm.share_lanes is not None:
             rank, num_actors = share
             num_lanes = self._model.plan.num_lanes
@@ -62,7 +63,7 @@ class FollowedModel:
         self._follower.pull()
         if self._model.plan.group_steps is not None:
             self._follower.apply(_FRESH_POLICY_SECONDS)
-            self._model.train_step.assign(self._follower.version)
+            counters.assign(self._model.train_step, self._follower.version)
 
     def must_wait(self, reports: reports_lib.ReportSender) -> bool:
         """Whether the learner must train, or publish, before the next turn."""

@@ -15,7 +15,7 @@ from actor_learner.jobs.exchange import follower as follower_lib
 from actor_learner.jobs.exchange import peer, replay_connection, reports
 from actor_learner.jobs.workers import followed_model, step_journal
 from actor_learner.runs import further_acting, further_model
-from actor_learner.support import errors, seeds
+from actor_learner.support import counters, errors, seeds
 
 _SAY_SECONDS = 10.0
 LAST = int(ts.StepType.LAST)
@@ -105,7 +105,7 @@ class FurtherActor:
     def has_policy(self, wait_seconds: float) -> bool:
         """Whether the first version is there; waits a moment for it."""
         if self.follower.apply(wait_seconds):
-            self._model.train_step.assign(max(0, self.follower.version))
+            counters.assign(self._model.train_step, max(0, self.follower.version))
             return True
         self.follower.pull()
         if self.follower.news is None:
