@@ -27,6 +27,7 @@ def _job_flags() -> frozenset[str]:
         "--port",
         "--num_evaluators",
         "--num_learners",
+        "--num_replays",
         "--warm_start",
     }  # Of single kinds of jobs.
     return frozenset(_options(parser) | own)
