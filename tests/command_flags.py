@@ -28,6 +28,7 @@ def _job_flags() -> frozenset[str]:
         "--num_evaluators",
         "--num_learners",
         "--policy",
+        "--num_replays",
         "--warm_start",
     }  # Of single kinds of jobs.
     return frozenset(_options(parser) | own)

@@ -238,7 +238,7 @@ def test_unrolls_go_to_the_learner_s_queue_and_stay_in_the_others(tmp_path):
             for name, table in training._replay.server.info().tables.items()
         }
         assert set(tables) == {"experience", "theirs", "watch"}
-        assert further.train_step == further._writer.items_written > 3
+        assert further.train_step == further._acting.items_written > 3
         assert (tables["theirs"].size, tables["watch"].size) == (0, 3)
 
 
