@@ -147,6 +147,7 @@ class Experiment:
         self.staleness = run_settings.Staleness() if staleness is None else staleness
         self.devices = run_settings.Devices() if devices is None else devices
         self.collecting = collecting_lib.Collecting() if collecting is None else collecting
+        experiment_checks.check_collecting(self.collecting, self.is_offline)
 
     def train(
         self,

@@ -127,6 +127,20 @@ def _check_offline(given: types.SimpleNamespace) -> None:
         )
 
 
+def check_collecting(given: collecting.Collecting, offline: bool) -> None:
+    """Refuses settings of how to collect, where nobody does and nothing else would say so.
+
+    Raises:
+      errors.ConfigError: Naming the first of them.
+    """
+    for name in ("deterministic_action", "send_concise_info"):
+        if offline and getattr(given, name):
+            raise errors.ConfigError(
+                f"Collecting.{name} is set: for runs that collect, but this one learns from "
+                "recorded experience alone: leave the binding out"
+            )
+
+
 def refuse_memory(policy: Any, agent: str) -> None:
     """Refuses policies with a state of their own, where agents take turns.
 

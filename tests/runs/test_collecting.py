@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from tf_agents.trajectories import time_step as ts
+from tf_agents.trajectories import trajectory
 
 from actor_learner import (
     AgentSpec,
@@ -13,6 +14,7 @@ from actor_learner import (
     Collecting,
     Evaluation,
     Experiment,
+    RecordedReplay,
     dqn,
     ppo,
     r2d2,
@@ -23,6 +25,7 @@ from actor_learner.acting import actor
 from actor_learner.environments import lanes, seeding, spread
 from actor_learner.inference import protocol
 from actor_learner.replay import postprocessors
+from actor_learner.replay.recording import experience_recorder
 from actor_learner.replay.server import server
 from actor_learner.replay.streams import sequence_replay, unroll_queue, window_replay
 from actor_learner.replay.writing import episode_rows
@@ -438,6 +441,21 @@ def test_rows_of_episodes_are_sent_beside_the_experience(tmp_path):
     assert {row["length"] for row in [*of_main, *of_others]} == {5}
     assert len(of_main) == 2 * (steps // 2 // 5)  # Of two lanes, whole ones only.
     assert len(of_others) == 2 * len(of_main)
+
+
+@pytest.mark.parametrize("option", ["deterministic_action", "send_concise_info"])
+def test_runs_on_recorded_experience_do_not_collect(tmp_path, option):
+    step = tf.TensorSpec([], tf.float32)
+    kind = tf.TensorSpec([], tf.int32)
+    spec = trajectory.Trajectory(kind, step, kind, (), kind, step, step)
+    experience_recorder.ExperienceRecorder(tmp_path, spec, 1).close()
+    with pytest.raises(errors.ConfigError, match=f"Collecting.{option} is set: for runs that coll"):
+        Experiment(
+            agent=RESTLESS,
+            replay=RecordedReplay(str(tmp_path)),
+            train_steps=10,
+            collecting=Collecting(**{option: True}),
+        )
 
 
 def test_options_of_collecting_are_refused_where_nobody_reads_them():

@@ -10,7 +10,7 @@ from tf_agents.trajectories import time_step as ts
 
 import actor_learner
 from actor_learner import experiment as experiment_lib
-from actor_learner.agents import c51, dqn
+from actor_learner.agents import c51, dqn, r2d2
 from actor_learner.messaging import messages
 from actor_learner.runs import contract, model
 from actor_learner.support import errors
@@ -23,8 +23,10 @@ OBSERVATION = {
 VECTOR = tensor_spec.BoundedTensorSpec([4], tf.float32, [-1, -2, -3, -4], [1, 2, 3, 4])
 
 
-def make_model(agent=dqn.dqn, observation=VECTOR, actions=2, lanes=8, **more):
-    made = experiment_lib.Experiment(lambda: None, agent, environment_steps=5_000)
+def make_model(agent=dqn.dqn, observation=VECTOR, actions=2, lanes=8, collecting=None, **more):
+    made = experiment_lib.Experiment(
+        lambda: None, agent, environment_steps=5_000, collecting=collecting
+    )
     action_spec = tensor_spec.BoundedTensorSpec([], tf.int64, 0, actions - 1)
     time_step_spec = ts.time_step_spec(observation)
     return model.Model(made, time_step_spec, action_spec, lanes, run_id=RUN_ID, seed=0, **more)
@@ -118,3 +120,17 @@ def test_lanes_that_step_apart_have_tables_of_one_lane_and_the_contract_says_so(
     assert (apart["lanes apart"], written["lanes apart"]) == (True, False)
     assert apart["tables"] == alone["tables"] != written["tables"]
     assert apart["lanes per actor"] == 8
+
+
+def test_what_is_collected_is_the_same_for_actors_and_those_without_an_environment():
+    settings = actor_learner.Collecting(
+        tables=["mine", "watch"], send_concise_info=True, postprocessors=[lambda episode: episode]
+    )
+    told = make_model(r2d2.r2d2, collecting=settings).contract(RUN_ID)
+    names = {f"{name}@{RUN_ID[:8]}" for name in ("mine", "watch", "episodes")}
+    assert set(told["tables"]) == names
+    assert not told["lanes apart"]  # They step together, and are only written apart.
+    joining = make_model(r2d2.r2d2, collecting=settings, lanes_apart=told["lanes apart"])
+    contract.require_same(joining.contract(RUN_ID), told, "the learner")
+    without = make_model(r2d2.r2d2).contract(RUN_ID)
+    assert "watch" in refusal(without, told)
