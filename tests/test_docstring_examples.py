@@ -31,7 +31,13 @@ from actor_learner.replay import observers
 from actor_learner.replay.server import server as replay_server
 from actor_learner.replay.server import tables
 from actor_learner.replay.writing import item_writer
-from actor_learner.runs import acting_side, further_policy, learning_side, loaded_policy
+from actor_learner.runs import (
+    acting_side,
+    further_acting,
+    further_policy,
+    learning_side,
+    loaded_policy,
+)
 from actor_learner.support import graph_call, unsaved
 
 PACKAGE = pathlib.Path(actor_learner.__file__).parent
@@ -150,6 +156,11 @@ def names(tmp_path):
         "inference/server.py": lambda: dict(
             InferenceServer=spec(inference_server.InferenceServer), job=mock.Mock(),
             service=None, working=Once(),
+        ),
+        "runs/further_acting.py": lambda: dict(
+            FurtherActing=spec(further_acting.FurtherActing),
+            experiment=None, plan=None, algorithm=None, env=None, client=client, step=None,
+            version=0, epoch=0, training=Once(), acting=spec(acting_side.ActingSide, instance=True),
         ),
         "runs/further_policy.py": lambda: dict(
             FurtherPolicy=_made(spec(further_policy.FurtherPolicy), tables=[]),

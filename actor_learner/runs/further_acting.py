@@ -22,9 +22,11 @@ class FurtherActing:
     """Acts for the agents of one further policy, and writes their experience.
 
     ```python
-    further = FurtherActing(experiment, plan, algorithm, env, "seekers", client, ...)
+    further = FurtherActing(
+        experiment, plan, algorithm, env, "seekers", client, environment_step=step, seed=0
+    )
     while training:
-        further.begin_turn(version)
+        further.begin_turn(version, epoch)
         acting.run()         # Steps the world, and asks the resident that was installed.
         further.end_turn()   # Returns when the server has confirmed what was written.
     ```
