@@ -60,6 +60,8 @@ PROOFS = {
     "ppo_cartpole": Proof(ON_POLICY, 475.0, seeds=5, needed=4),
     # Needs 60,000 to 300,000 steps: the median of five seeds says little.
     "impala_cartpole": Proof(ON_POLICY, 475.0, seeds=15, needed=12),
+    "ppo_tensor_cartpole": Proof(ON_POLICY, 475.0, seeds=5, needed=4),
+    "impala_tensor_cartpole": Proof(ON_POLICY, 475.0, seeds=5, needed=4),
     "per_dqn_cartpole": Proof(OFF_POLICY, 475.0, seeds=5, needed=4),
     # The leaf above has twice the learning rate of dqn_cartpole: this is DQN with that rate.
     "dqn_cartpole_fast_rate": Proof(
@@ -120,6 +122,8 @@ WORLDS = {
     "dqn_lunarlander": "LunarLander-v3 (extra box2d)",
     "ppo_cartpole": "CartPole-v1",
     "impala_cartpole": "CartPole-v1",
+    "ppo_tensor_cartpole": "CartPole-v1 in TensorFlow operations, 256 lanes",
+    "impala_tensor_cartpole": "CartPole-v1 in TensorFlow operations, 256 lanes",
     "per_dqn_cartpole": "CartPole-v1, prioritized replay, twice the learning rate of dqn_cartpole",
     "dqn_cartpole_fast_rate": "CartPole-v1, without priorities at that learning rate, to compare",
     "ppo_pendulum": "Pendulum-v1, tuned on these seeds",
