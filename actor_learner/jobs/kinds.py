@@ -150,7 +150,7 @@ def _check_replay_flags(arguments: argparse.Namespace) -> None:
 
 KINDS: dict[str, Kind] = {
     "replay": Kind(
-        "one of its replay servers",
+        "a replay server of a run of separate jobs (--index=N of several)",
         _make_replay,
         _add_replay_server_flags,
         _check_replay_flags,

@@ -2,6 +2,7 @@
 
 import collections
 import threading
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ import tree
 from tf_agents.trajectories import policy_step as policy_step_lib
 from tf_agents.trajectories import time_step as ts
 
+from actor_learner import plan as plan_lib
+from actor_learner.jobs.workers import replay as replay_job
 from actor_learner.learning import priority_updater, sample_sources
 from actor_learner.replay.reading import datasets
 from actor_learner.replay.server import server, shards, shares, tables
@@ -21,6 +24,7 @@ from actor_learner.replay.streams import (
     unroll_queue,
     window_replay,
 )
+from actor_learner.runs import table_checks
 from actor_learner.support import errors
 from tests.replay import lane_steps
 from tests.replay.streams import test_prioritized_replay
@@ -405,3 +409,29 @@ def test_states_of_servers_add_up_and_tell_of_restarts(spread):
     assert again.restarts == 1
     assert again.size == one.sizes()[0]
     assert one.shards.table_state(replay.table_name).restarts == 1
+
+
+def test_learners_that_would_share_the_queues_of_several_servers_are_refused():
+    queue = unroll_queue.UnrollQueue(2, unrolls_per_batch=4)
+    flowing = sample_stream.Experience(None, 2, n_step=1, gamma=0.9)
+    servers = shards.Shards(["localhost:1", "localhost:2"])
+    with pytest.raises(errors.ConfigError, match="2 learners cannot share .*--replays=1"):
+        queue.for_learners(2, flowing).dataset(flowing, servers, 1, 1.0)
+    servers.close()
+
+
+@pytest.mark.parametrize("further", [{"copies": ("watch",)}, {"episode_table": "episodes"}])
+def test_further_tables_are_refused_where_several_servers_share_the_others(further):
+    table = tables.uniform_table("experience", 10)
+    plan = mock.Mock(spec=plan_lib.Plan, copies=(), episode_table=None, experience=None)
+    plan.tables.return_value = [table]
+    plan.stream = mock.Mock()
+    plan.stream.tables_of_share.return_value = ["share"]
+    with mock.patch.object(table_checks, "refuse_unfit"):
+        assert replay_job.ReplayJob()._tables_of(plan) == [table]
+        assert replay_job.ReplayJob(num_servers=2)._tables_of(plan) == ["share"]
+        for name, value in further.items():
+            setattr(plan, name, value)
+        assert replay_job.ReplayJob()._tables_of(plan) == [table]
+        with pytest.raises(errors.ConfigError, match="cannot be spread over 2 replay servers"):
+            replay_job.ReplayJob(num_servers=2)._tables_of(plan)
